@@ -1,0 +1,513 @@
+"""What a question is: functions given as values at points, example pairs, and a query.
+
+Every tensor may carry any number of leading batch axes, written ``...``; nothing here loops over
+them. Prompts and fields compare by identity, so that a run can remember what it did with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chop.errors import PromptError
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One coordinate of the domain; ``period`` is None where it does not close on itself."""
+
+    name: str
+    period: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.period is not None and not 0 < self.period < float("inf"):
+            raise PromptError(f"axis {self.name!r} needs a positive finite period, not {self.period}")
+
+
+_DEFAULT_AXES = {
+    1: (Axis("x", 1.0),),
+    2: (Axis("t"), Axis("x", 1.0)),
+    3: (Axis("t"), Axis("lon"), Axis("lat")),
+}
+
+
+def default_axes(dimensions: int) -> tuple[Axis, ...]:
+    """What k coordinates mean when nobody says: x; (t, x); (t, lon, lat); else unnamed numbers."""
+    return _DEFAULT_AXES.get(dimensions) or tuple(Axis(f"x{i}") for i in range(dimensions))
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A function at n points of a k-dimensional domain, with c channels.
+
+    ``coords`` is ``(..., n, k)``, ``values`` is ``(..., n, c)`` and ``mask`` is ``(..., n, c)`` bool,
+    True where the value was observed; None means everywhere. Coordinates that lack leading axes are
+    shared by the whole batch (and cost nothing). Values are finite also where nothing was observed.
+    """
+
+    coords: Tensor
+    values: Tensor
+    mask: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        values = _as_tensor(self.values, "values")
+        coords = _as_tensor(self.coords, "coords")
+        if not values.is_floating_point():
+            raise PromptError(f"Field.values must be floating point, not {values.dtype}")
+        if values.ndim < 2 or coords.ndim < 2:
+            raise PromptError(
+                "a Field needs coords (..., n, k) and values (..., n, c), "
+                f"not {_shape(coords)} and {_shape(values)}"
+            )
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "coords", _spread(coords, values, "coords"))
+        if self.mask is not None:
+            mask = _as_tensor(self.mask, "mask")
+            if mask.dtype != torch.bool or not _broadcasts(mask.shape, values.shape):
+                raise PromptError(
+                    f"Field.mask must be bool and fit values {_shape(values)}, "
+                    f"not {mask.dtype} {_shape(mask)}"
+                )
+            object.__setattr__(self, "mask", mask.expand(values.shape))
+
+    @property
+    def batch(self) -> torch.Size:
+        """The leading axes, without points and channels."""
+        return self.values.shape[:-2]
+
+    @property
+    def points(self) -> int:
+        return self.values.shape[-2]
+
+    @property
+    def channels(self) -> int:
+        return self.values.shape[-1]
+
+    @property
+    def observed(self) -> Tensor:
+        """The mask, all True where there is none."""
+        return torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask
+
+    def with_values(self, values: Tensor) -> Field:
+        """The same points with other values (unchecked: an operator may make bad ones)."""
+        return _unchecked(Field, coords=self.coords, values=values, mask=self.mask)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Neighbours of the output points: ``edges`` is ``(2, E)`` integers, ``size`` the point count.
+
+    Undirected; weights, repeated edges and loops carry no meaning and are dropped.
+    """
+
+    edges: Tensor
+    size: int
+
+    def __post_init__(self) -> None:
+        edges = _as_tensor(self.edges, "edges")
+        if edges.ndim != 2 or edges.shape[0] != 2 or edges.is_floating_point():
+            raise PromptError(f"Graph.edges must be (2, E) integers, not {edges.dtype} {_shape(edges)}")
+        edges = edges.long()
+        if edges.numel() and not (0 <= int(edges.min()) and int(edges.max()) < self.size):
+            raise PromptError(
+                f"Graph.edges must name points 0..{self.size - 1}, "
+                f"but they reach from {int(edges.min())} to {int(edges.max())}"
+            )
+        object.__setattr__(self, "edges", edges)
+
+    @cached_property
+    def _neighbours(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(to, from, degree) with every undirected edge listed once each way."""
+        both = torch.cat([self.edges, self.edges.flip(0)], dim=1)
+        both = both[:, both[0] != both[1]]
+        to, source = torch.unique(both, dim=1) if both.numel() else both
+        return to, source, torch.bincount(to, minlength=self.size)
+
+    def average(self, field: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Each point's mean over its neighbours; ``field`` is ``(..., size, c)``.
+
+        A point without neighbours keeps its own value. With ``weight`` (same shape, 0 or more) the
+        mean is weighted; where no neighbour has weight the point keeps its own value too.
+        """
+        to, source, degree = (part.to(field.device) for part in self._neighbours)
+        if weight is None:
+            total = torch.zeros_like(field).index_add_(-2, to, field.index_select(-2, source))
+            count = degree.to(field.dtype).unsqueeze(-1).expand_as(field)
+        else:
+            weight = weight.to(field.dtype)
+            gathered = (field * weight).index_select(-2, source)
+            total = torch.zeros_like(field).index_add_(-2, to, gathered)
+            count = torch.zeros_like(field).index_add_(-2, to, weight.index_select(-2, source))
+        return torch.where(count > 0, total / count.clamp(min=torch.finfo(field.dtype).tiny), field)
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where a prompt's examples come from: example j is pair ``kept[..., j]`` of ``parent``.
+
+    ``kept`` has the prompt's own batch shape (a held-out prompt's batch is its parent's and one more
+    axis) and lets a model encode the pairs of the parent once for all prompts made from it.
+    """
+
+    parent: Prompt
+    kept: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """Example pairs, a query, and the points where the answer is wanted.
+
+    ``inputs`` is a Field with ``(..., D, n, .)``, ``outputs`` one with ``(..., D, m, .)``, ``query``
+    one with ``(..., n, .)`` and ``at`` is ``(..., m, k)``. ``times`` is ``(..., D + 1)`` integers: the
+    time index of each example input and, last, of the query (an output is one later); by default
+    0..D. A prompt checks itself when it is made.
+    """
+
+    inputs: Field
+    outputs: Field
+    query: Field
+    at: Tensor
+    graph: Graph | None = None
+    axes: tuple[Axis, ...] | None = None
+    times: Tensor | None = None
+    origin: Origin | None = None
+
+    def __post_init__(self) -> None:
+        _check_shapes(self)
+        k = self.dimensions
+        axes = default_axes(k) if self.axes is None else tuple(self.axes)
+        if len(axes) != k or len({axis.name for axis in axes}) != k:
+            raise PromptError(
+                f"axes must give {k} different names, one for each coordinate, "
+                f"not {[axis.name for axis in axes]}"
+            )
+        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "at", _spread_at(self))
+        object.__setattr__(self, "times", _checked_times(self))
+        if self.graph is not None and not (self.graph.size == self.at.shape[-2] == self.outputs.points):
+            raise PromptError(
+                f"graph has {self.graph.size} points, but outputs have {self.outputs.points} "
+                f"and at has {self.at.shape[-2]}"
+            )
+        _check_finite(self)
+
+    @property
+    def batch(self) -> torch.Size:
+        return self.query.batch
+
+    @property
+    def examples(self) -> int:
+        """D, the number of example pairs."""
+        return self.inputs.values.shape[-3]
+
+    @property
+    def dimensions(self) -> int:
+        """k, the number of coordinates."""
+        return self.query.coords.shape[-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.query.values.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.query.values.device
+
+    @property
+    def answer_shape(self) -> torch.Size:
+        """What a model's answer looks like: ``(..., m, c)``."""
+        return torch.Size((*self.batch, self.at.shape[-2], self.outputs.channels))
+
+    def axis(self, name: str) -> int | None:
+        """The position of a named coordinate, None if there is none of that name."""
+        names = [axis.name for axis in self.axes or ()]
+        return names.index(name) if name in names else None
+
+    def mapped(self, **changes: Any) -> Prompt:
+        """A prompt made from this one by an operator: shapes are its business, nothing is checked.
+
+        Values may have become non-finite on the way; that is the program's to notice, row by row,
+        and no reason to lose the rest of a batch. What the examples came from is forgotten unless
+        ``inputs`` and ``outputs`` stay as they are.
+        """
+        same = not {"inputs", "outputs"} & changes.keys()
+        keep = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        keep["origin"] = self.origin if same else None
+        return _unchecked(Prompt, **{**keep, **changes})
+
+    def __getitem__(self, index: Any) -> Prompt:
+        """Part of the batch: ``prompt[3]``, ``prompt[:10]``; indexes batch axes only."""
+        if not self.batch:
+            raise PromptError("this prompt has no batch axes to index")
+        parts = index if isinstance(index, tuple) else (index,)
+        spare = len(self.batch) - len([part for part in parts if part is not Ellipsis])
+        if spare < 0 or None in parts:
+            raise PromptError(f"index {index!r} does not fit batch {tuple(self.batch)}")
+        return self._each(lambda tensor, trailing: tensor[(*parts, ...)])
+
+    def flat(self) -> Prompt:
+        """The same prompts with exactly one batch axis."""
+        return self._each(lambda tensor, trailing: tensor.reshape(-1, *tensor.shape[len(self.batch) :]))
+
+    def to(self, *args: Any, **kwargs: Any) -> Prompt:
+        """Like ``Tensor.to``: another device or floating dtype. Times, masks and graph go along."""
+
+        def move(tensor: Tensor, trailing: int) -> Tensor:
+            moved = tensor.to(*args, **kwargs)
+            return moved if tensor.is_floating_point() else tensor.to(moved.device)
+
+        return self._each(move)
+
+    def _each(self, change: Any) -> Prompt:
+        """Every tensor through ``change(tensor, number of trailing axes)``."""
+        assert self.times is not None
+
+        def field(part: Field, trailing: int) -> Field:
+            return _unchecked(
+                Field,
+                coords=change(part.coords, trailing),
+                values=change(part.values, trailing),
+                mask=None if part.mask is None else change(part.mask, trailing),
+            )
+
+        return self.mapped(
+            inputs=field(self.inputs, 3),
+            outputs=field(self.outputs, 3),
+            query=field(self.query, 2),
+            at=change(self.at, 2),
+            times=change(self.times, 1),
+        )
+
+    def choose(self, kept: Tensor) -> Prompt:
+        """The same query with only some example pairs: ``kept`` is ``(*batch, D')`` positions."""
+        assert self.times is not None
+
+        def pick(part: Field) -> Field:
+            def take(tensor: Tensor) -> Tensor:
+                index = kept[..., None, None].expand(*kept.shape, *tensor.shape[-2:])
+                return tensor.gather(-3, index)
+
+            mask = None if part.mask is None else take(part.mask)
+            return _unchecked(Field, coords=take(part.coords), values=take(part.values), mask=mask)
+
+        times = torch.cat([self.times[..., :-1].gather(-1, kept), self.times[..., -1:]], dim=-1)
+        return self.mapped(
+            inputs=pick(self.inputs),
+            outputs=pick(self.outputs),
+            times=times,
+            origin=Origin(self, kept),
+        )
+
+    def held_out(self, pad: bool, gap: int = 0) -> Prompt:
+        """Every pair asked in turn: a prompt with one more batch axis, D, last.
+
+        Element h hides pair h, and the ``gap`` pairs after it, and asks x_h at the coordinates of
+        y_h. The remaining pairs keep their order; the prompt is filled up to D examples with
+        ``pad`` and to D - 1 without by repeating them from the first. (With ``gap=0`` that is the
+        paper's construction: one pair appended, or none.)
+        """
+        d = self.examples
+        if gap < 0:
+            raise PromptError(f"gap must be 0 or more, not {gap}")
+        if d < gap + 2:
+            raise PromptError(
+                f"holding out one pair of {d}" + (f" with gap {gap}" if gap else "") + " leaves no example; "
+                f"at least {gap + 2} pairs are needed"
+            )
+        assert self.times is not None
+        width = d if pad else d - 1
+        rows = []
+        for h in range(d):
+            rest = [j for j in range(d) if not h <= j <= h + gap]
+            rows.append([rest[i % len(rest)] for i in range(width)])
+        kept = torch.tensor(rows, device=self.device)
+        index = kept.flatten()
+
+        def take(tensor: Tensor) -> Tensor:
+            lean = _lean(tensor)
+            if lean.shape[-3] == 1:  # one grid for all pairs: no need to write it out
+                taken = lean.unsqueeze(-3)
+            else:
+                taken = lean.index_select(-3, index).unflatten(-3, (d, width))
+            return taken.expand(*self.batch, d, width, *tensor.shape[-2:])
+
+        def pick(part: Field) -> Field:
+            mask = None if part.mask is None else take(part.mask)
+            return _unchecked(Field, coords=take(part.coords), values=take(part.values), mask=mask)
+
+        input_times = self.times[..., :-1]
+        return self.mapped(
+            inputs=pick(self.inputs),
+            outputs=pick(self.outputs),
+            query=self.inputs,
+            at=self.outputs.coords,
+            times=torch.cat(
+                [input_times[..., index].unflatten(-1, (d, width)), input_times.unsqueeze(-1)], dim=-1
+            ),
+            origin=Origin(self, kept.expand(*self.batch, d, width)),
+        )
+
+
+def stack(prompts: Sequence[Prompt]) -> Prompt:
+    """Prompts of one shape, flattened and laid one after the other along one batch axis."""
+    flat = [prompt.flat() for prompt in prompts]
+    if len(flat) == 1:
+        return flat[0]
+
+    def join(tensors: list[Tensor]) -> Tensor:
+        return torch.cat(tensors)
+
+    def field(parts: list[Field]) -> Field:
+        masks = None if all(part.mask is None for part in parts) else join([p.observed for p in parts])
+        return _unchecked(
+            Field,
+            coords=join([part.coords for part in parts]),
+            values=join([part.values for part in parts]),
+            mask=masks,
+        )
+
+    return flat[0].mapped(
+        inputs=field([prompt.inputs for prompt in flat]),
+        outputs=field([prompt.outputs for prompt in flat]),
+        query=field([prompt.query for prompt in flat]),
+        at=join([prompt.at for prompt in flat]),
+        times=join([prompt.times for prompt in flat if prompt.times is not None]),
+    )
+
+
+def _as_tensor(value: Any, name: str) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    try:
+        return torch.tensor(value)  # a copy: later changes to the caller's array must not reach us
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise PromptError(f"{name} cannot be read as a tensor: {error}") from None
+
+
+def _lean(tensor: Tensor) -> Tensor:
+    """Axes that only repeat themselves (stride 0) cut down to length 1."""
+    for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
+
+
+def _unchecked(cls: type[Any], **fields: Any) -> Any:
+    """An instance of a self-checking class from parts known to fit."""
+    made = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _shape(tensor: Tensor) -> str:
+    return str(tuple(tensor.shape))
+
+
+def _broadcasts(shape: Sequence[int], onto: Sequence[int]) -> bool:
+    return len(shape) <= len(onto) and all(
+        have in (1, want) for have, want in zip(reversed(shape), reversed(onto), strict=False)
+    )
+
+
+def _spread(coords: Tensor, values: Tensor, name: str) -> Tensor:
+    """Coordinates expanded to the batch of their values, in the same dtype."""
+    if coords.is_complex() or coords.dtype == torch.bool:
+        raise PromptError(f"Field.{name} must be real numbers, not {coords.dtype}")
+    if coords.device != values.device:
+        raise PromptError(f"Field.{name} is on {coords.device} but values are on {values.device}")
+    if coords.shape[-2] != values.shape[-2] or not _broadcasts(coords.shape[:-1], values.shape[:-1]):
+        raise PromptError(
+            f"Field.{name} {_shape(coords)} does not fit values {_shape(values)}: "
+            "the points and the leading axes must agree"
+        )
+    return coords.to(values.dtype).expand(*values.shape[:-1], coords.shape[-1])
+
+
+def _check_shapes(prompt: Prompt) -> None:
+    for name in ("inputs", "outputs", "query"):
+        part = getattr(prompt, name)
+        if not isinstance(part, Field):
+            raise PromptError(f"Prompt.{name} must be a Field, not {type(part).__name__}")
+        if part.points < 1 or part.channels < 1:
+            raise PromptError(
+                f"Prompt.{name} needs at least one point and one channel, "
+                f"its values are {_shape(part.values)}"
+            )
+    inputs, outputs, query = prompt.inputs, prompt.outputs, prompt.query
+    for name, part in (("inputs", inputs), ("outputs", outputs)):
+        if part.values.ndim != query.values.ndim + 1 or part.batch[:-1] != query.batch:
+            raise PromptError(
+                f"Prompt.{name} values {_shape(part.values)} need one axis of examples more than "
+                f"query values {_shape(query.values)} and the same batch"
+            )
+        if (part.values.dtype, part.values.device) != (query.values.dtype, query.values.device):
+            raise PromptError(
+                f"Prompt.{name} is {part.values.dtype} on {part.values.device}, "
+                f"query is {query.values.dtype} on {query.values.device}"
+            )
+    if inputs.batch[-1] != outputs.batch[-1]:
+        raise PromptError(f"{inputs.batch[-1]} example inputs but {outputs.batch[-1]} example outputs")
+    if inputs.batch[-1] < 1:
+        raise PromptError("a prompt needs at least one example pair")
+    if inputs.channels != query.channels:
+        raise PromptError(f"inputs have {inputs.channels} channels but the query has {query.channels}")
+    widths = {part.coords.shape[-1] for part in (inputs, outputs, query)}
+    if len(widths) != 1:
+        raise PromptError(
+            "inputs, outputs and query must have the same number of coordinates, "
+            f"not {inputs.coords.shape[-1]}, {outputs.coords.shape[-1]} and {query.coords.shape[-1]}"
+        )
+
+
+def _spread_at(prompt: Prompt) -> Tensor:
+    at = _as_tensor(prompt.at, "at")
+    batch, k = prompt.batch, prompt.dimensions
+    if at.ndim < 2 or at.shape[-1] != k or at.shape[-2] < 1 or not _broadcasts(at.shape[:-2], batch):
+        raise PromptError(f"Prompt.at must be (..., m, {k}) over batch {tuple(batch)}, not {_shape(at)}")
+    if at.device != prompt.device:
+        raise PromptError(f"Prompt.at is on {at.device} but the query is on {prompt.device}")
+    return at.to(prompt.dtype).expand(*batch, *at.shape[-2:])
+
+
+def _checked_times(prompt: Prompt) -> Tensor:
+    d = prompt.examples
+    if prompt.times is None:
+        times = torch.arange(d + 1, device=prompt.device)
+    else:
+        times = _as_tensor(prompt.times, "times").to(prompt.device)
+    if times.is_floating_point() or times.dtype == torch.bool or times.is_complex():
+        raise PromptError(f"Prompt.times must be integers, not {times.dtype}")
+    if times.ndim < 1 or times.shape[-1] != d + 1 or not _broadcasts(times.shape[:-1], prompt.batch):
+        raise PromptError(
+            f"Prompt.times must be (..., {d + 1}): one for each of the {d} inputs and one for the "
+            f"query, not {_shape(times)}"
+        )
+    return times.long().expand(*prompt.batch, d + 1)
+
+
+def _check_finite(prompt: Prompt) -> None:
+    parts = {
+        "inputs.values": prompt.inputs.values,
+        "outputs.values": prompt.outputs.values,
+        "query.values": prompt.query.values,
+        "inputs.coords": _lean(prompt.inputs.coords),
+        "outputs.coords": _lean(prompt.outputs.coords),
+        "query.coords": _lean(prompt.query.coords),
+        "at": _lean(prompt.at),
+    }
+    for name, tensor in parts.items():
+        bad = ~torch.isfinite(tensor)
+        if bool(bad.any()):
+            raise PromptError(
+                f"Prompt.{name} {_shape(tensor)} has {int(bad.sum())} non-finite entries; fill them in "
+                "and mark them False in the field's mask"
+            )
+
+
+__all__ = ["Axis", "Field", "Graph", "Origin", "Prompt", "default_axes", "stack"]
