@@ -329,11 +329,11 @@ class Prompt:
         index = kept.flatten()
 
         def take(tensor: Tensor) -> Tensor:
-            lean = _lean(tensor)
-            if lean.shape[-3] == 1:  # one grid for all pairs: no need to write it out
-                taken = lean.unsqueeze(-3)
+            once = lean(tensor)
+            if once.shape[-3] == 1:  # one grid for all pairs: no need to write it out
+                taken = once.unsqueeze(-3)
             else:
-                taken = lean.index_select(-3, index).unflatten(-3, (d, width))
+                taken = once.index_select(-3, index).unflatten(-3, (d, width))
             return taken.expand(*self.batch, d, width, *tensor.shape[-2:])
 
         def pick(part: Field) -> Field:
@@ -389,10 +389,13 @@ def _as_tensor(value: Any, name: str) -> Tensor:
         raise PromptError(f"{name} cannot be read as a tensor: {error}") from None
 
 
-def _lean(tensor: Tensor) -> Tensor:
-    """Axes that only repeat themselves (stride 0) cut down to length 1."""
-    for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
-        if stride == 0 and size > 1:
+def lean(tensor: Tensor) -> Tensor:
+    """Leading axes that only repeat themselves (stride 0) cut down to length 1.
+
+    Coordinates shared by a batch are expanded views; work on them need not be repeated.
+    """
+    for axis in range(tensor.ndim - 2):
+        if tensor.stride(axis) == 0 and tensor.shape[axis] > 1:
             tensor = tensor.narrow(axis, 0, 1)
     return tensor
 
@@ -496,10 +499,10 @@ def _check_finite(prompt: Prompt) -> None:
         "inputs.values": prompt.inputs.values,
         "outputs.values": prompt.outputs.values,
         "query.values": prompt.query.values,
-        "inputs.coords": _lean(prompt.inputs.coords),
-        "outputs.coords": _lean(prompt.outputs.coords),
-        "query.coords": _lean(prompt.query.coords),
-        "at": _lean(prompt.at),
+        "inputs.coords": lean(prompt.inputs.coords),
+        "outputs.coords": lean(prompt.outputs.coords),
+        "query.coords": lean(prompt.query.coords),
+        "at": lean(prompt.at),
     }
     for name, tensor in parts.items():
         bad = ~torch.isfinite(tensor)
@@ -510,4 +513,4 @@ def _check_finite(prompt: Prompt) -> None:
             )
 
 
-__all__ = ["Axis", "Field", "Graph", "Origin", "Prompt", "default_axes", "stack"]
+__all__ = ["Axis", "Field", "Graph", "Origin", "Prompt", "default_axes", "lean", "stack"]

@@ -1,0 +1,45 @@
+"""The built-in operators, one small file a family. This list is the closed registry's core."""
+
+from chop.declare import Operator
+from chop.operators.affine import Flip, Minmax, Normalize, Rescale
+from chop.operators.examples import Increment, NearestExamples
+from chop.operators.frames import MovingFrame, Reflect
+from chop.operators.leaves import CopyQuery, FirstFrame, LastFrame, MeanOutput, NearestOutput, Ridge
+from chop.operators.mixtures import Average, Combine, Select
+from chop.operators.projections import ConserveMean, Finite, Nonnegative, UnitMass, WithinExamples
+from chop.operators.residuals import Correct, Debias
+from chop.program import Icon
+
+BUILT_IN: tuple[type[Operator], ...] = (
+    # leaves
+    Icon,
+    LastFrame,
+    FirstFrame,
+    MeanOutput,
+    NearestOutput,
+    CopyQuery,
+    Ridge,
+    # transforms
+    MovingFrame,
+    Rescale,
+    Normalize,
+    Minmax,
+    Increment,
+    Flip,
+    Reflect,
+    NearestExamples,
+    # projections
+    ConserveMean,
+    Nonnegative,
+    UnitMass,
+    WithinExamples,
+    Finite,
+    # validators and mixtures
+    Correct,
+    Debias,
+    Select,
+    Combine,
+    Average,
+)
+
+__all__ = ["BUILT_IN", *(operator.__name__ for operator in BUILT_IN)]

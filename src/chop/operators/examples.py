@@ -1,0 +1,70 @@
+"""Transforms of what the examples show: increments, and a choice of the nearest pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from chop.declare import whole
+from chop.errors import ProgramError
+from chop.grids import same_grid
+from chop.operators.statistics import feature_distance
+from chop.program import Frame, Transform
+from chop.prompt import Prompt
+
+
+@final
+@dataclass(frozen=True)
+class Increment(Transform):
+    """Asks the model for the change y - x instead of y.
+
+    Needs outputs on the grid and with the channels of their inputs. Helps when an output is close to
+    its input and the model's error is in proportion to what it predicts.
+    """
+
+    name: ClassVar[str] = "increment"
+    law: ClassVar[str] = "The way back undoes the way there: each answer has its own input added."
+
+    def fit(self, prompt: Prompt) -> Frame:
+        if prompt.inputs.channels != prompt.outputs.channels:
+            raise ProgramError(
+                f"increment subtracts inputs from outputs, but they have {prompt.inputs.channels} and "
+                f"{prompt.outputs.channels} channels"
+            )
+        if not (
+            same_grid(prompt.query.coords, prompt.at) and same_grid(prompt.inputs.coords, prompt.outputs.coords)
+        ):
+            raise ProgramError("increment subtracts inputs from outputs and needs them on one grid")
+        inputs, query = prompt.inputs.values, prompt.query.values
+        return Frame(
+            prompt.mapped(outputs=prompt.outputs.with_values(prompt.outputs.values - inputs)),
+            back=lambda values: values + query,
+            back_held_out=lambda values: values + inputs,
+        )
+
+
+@final
+@dataclass(frozen=True)
+class NearestExamples(Transform):
+    """Keeps the k examples whose inputs are closest to the query, in their order.
+
+    Closeness is the Air distance: mean squared difference, each feature scaled by its standard
+    deviation. A prompt with at most k examples stays as it is. Helps when some examples are far from
+    the question.
+    """
+
+    name: ClassVar[str] = "nearest_examples"
+    law: ClassVar[str] = "The answer is not changed on the way back; with k at least D nothing is."
+    carries_held_out: ClassVar[bool] = False  # a left-out pair has no answer to be mapped back
+    k: int = whole(3, 1, 64, "how many examples stay")
+
+    def examples_after(self, examples: int) -> int:
+        return min(self.k, examples)
+
+    def fit(self, prompt: Prompt) -> Frame:
+        if self.k >= prompt.examples:
+            return Frame(prompt, lambda values: values, lambda values: values)
+        # A stable sort: the first of equally near examples stays.
+        nearest = feature_distance(prompt).argsort(dim=-1, stable=True)[..., : self.k]
+        kept = nearest.sort(dim=-1).values
+        return Frame(prompt.choose(kept), lambda values: values, lambda values: values, {"kept": kept})

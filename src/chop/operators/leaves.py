@@ -1,0 +1,165 @@
+"""Answers from the prompt alone: what a model has to beat, and what a mixture can lean on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from chop.declare import number
+from chop.errors import ProgramError
+from chop.grids import nearest_index, resample
+from chop.operators.statistics import feature_distance
+from chop.program import Leaf, Notes
+from chop.prompt import Field, Prompt, lean
+
+
+@final
+@dataclass(frozen=True)
+class LastFrame(Leaf):
+    """The query's last frame: the points with the largest t (all of them where there is no t).
+
+    Persistence, hard to beat at short leads.
+    """
+
+    name: ClassVar[str] = "last_frame"
+    law: ClassVar[str] = "Depends on the query's last frame only."
+
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        return _frame(prompt, self.name, last=True), {}
+
+
+@final
+@dataclass(frozen=True)
+class FirstFrame(Leaf):
+    """The query's first frame: the points with the smallest t (all of them where there is no t).
+
+    In a 24 h window, what was seen a day before the first hour ahead.
+    """
+
+    name: ClassVar[str] = "first_frame"
+    law: ClassVar[str] = "Depends on the query's first frame only."
+
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        return _frame(prompt, self.name, last=False), {}
+
+
+@final
+@dataclass(frozen=True)
+class CopyQuery(Leaf):
+    """The query itself, taken to the answer's points by nearest neighbour: nothing changes."""
+
+    name: ClassVar[str] = "copy_query"
+    law: ClassVar[str] = "Equal to the query where the grids coincide."
+
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        _need_same_channels(prompt, self.name)
+        return resample(prompt.query.values, nearest_index(prompt.query.coords, prompt.at)), {}
+
+
+@final
+@dataclass(frozen=True)
+class MeanOutput(Leaf):
+    """The mean of the example outputs, over those observed at each point."""
+
+    name: ClassVar[str] = "mean_output"
+    law: ClassVar[str] = "Does not depend on the query."
+
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        values, observed = outputs_at(prompt)
+        plain = values.mean(dim=-3)
+        if observed is None:
+            return plain, {}
+        count = observed.sum(dim=-3)
+        seen = torch.where(observed, values, 0).sum(dim=-3) / count.clamp(min=1)
+        return torch.where(count > 0, seen, plain), {}
+
+
+@final
+@dataclass(frozen=True)
+class NearestOutput(Leaf):
+    """The output of the example whose input is closest to the query (Air distance; the first on ties)."""
+
+    name: ClassVar[str] = "nearest_output"
+    law: ClassVar[str] = "Always one of the example outputs."
+
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        values, _ = outputs_at(prompt)
+        nearest = feature_distance(prompt).argmin(dim=-1)
+        index = nearest[..., None, None, None].expand(*nearest.shape, 1, *values.shape[-2:])
+        return values.gather(-3, index).squeeze(-3), {"example": nearest}
+
+
+@final
+@dataclass(frozen=True)
+class Ridge(Leaf):
+    """A linear map from input to output, fitted to the examples alone by ridge regression.
+
+    The baseline people forget: no network at all. With few examples and many points it is solved in
+    the space of examples. ``strength`` is relative to the mean squared size of the centred inputs.
+    """
+
+    name: ClassVar[str] = "ridge"
+    law: ClassVar[str] = "Exact on an affine operator's examples as strength goes to 0."
+    strength: float = number(1e-3, 1e-8, 1e3, "regularisation, relative to the size of the inputs")
+
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        outputs, _ = outputs_at(prompt)
+        index = nearest_index(prompt.inputs.coords, prompt.query.coords.unsqueeze(-3))
+        inputs = resample(prompt.inputs.values, index).flatten(-2)
+        centre = inputs.mean(dim=-2, keepdim=True)
+        inputs = inputs - centre
+        query = prompt.query.values.flatten(-2).unsqueeze(-2) - centre
+        middle = outputs.mean(dim=-3, keepdim=True)
+        products = inputs @ inputs.mT
+        size = products.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
+        # Identical inputs have size 0: then the floor leaves the mean output.
+        damping = (self.strength * size).clamp(min=torch.finfo(prompt.dtype).tiny ** 0.5)
+        eye = torch.eye(inputs.shape[-2], dtype=prompt.dtype, device=prompt.device)
+        solved = torch.linalg.solve(products + damping[..., None, None] * eye, (inputs @ query.mT))
+        change = (solved.unsqueeze(-1) * (outputs - middle)).sum(dim=-3)
+        return middle.squeeze(-3) + change, {}
+
+
+def outputs_at(prompt: Prompt) -> tuple[Tensor, Tensor | None]:
+    """Example outputs (and their mask, if any) taken to the answer's points: ``(..., D, m, c)``."""
+    index = nearest_index(prompt.outputs.coords, prompt.at.unsqueeze(-3))
+    mask = prompt.outputs.mask
+    return resample(prompt.outputs.values, index), None if mask is None else resample(mask, index)
+
+
+def _need_same_channels(prompt: Prompt, who: str) -> None:
+    if prompt.query.channels != prompt.outputs.channels:
+        raise ProgramError(
+            f"{who} answers with the query's channels, but it has {prompt.query.channels} "
+            f"and outputs have {prompt.outputs.channels}"
+        )
+
+
+def _frame(prompt: Prompt, who: str, last: bool) -> Tensor:
+    """The query's points at its extreme time, taken to the answer's places."""
+    _need_same_channels(prompt, who)
+    axis = prompt.axis("t")
+    if axis is None:
+        return resample(prompt.query.values, nearest_index(prompt.query.coords, prompt.at))
+    frame = _extreme(prompt.query, axis, who, last)
+    others = [i for i in range(prompt.dimensions) if i != axis]
+    if not others:  # time is all there is: the frame is one point
+        return frame.values[..., :1, :].expand(prompt.answer_shape)
+    return resample(frame.values, nearest_index(frame.coords[..., others], prompt.at[..., others]))
+
+
+def _extreme(query: Field, axis: int, who: str, last: bool) -> Field:
+    times = lean(query.coords)[..., axis]
+    wanted = times.amax(dim=-1, keepdim=True) if last else times.amin(dim=-1, keepdim=True)
+    chosen = times == wanted
+    count = chosen.sum(dim=-1)
+    size = int(count.max())
+    if bool((count != size).any()):
+        raise ProgramError(f"{who} needs equally many points in that frame for all prompts of a batch")
+    # A stable sort brings the chosen points to the front in their stored order.
+    index = (~chosen).to(torch.uint8).argsort(dim=-1, stable=True)[..., :size]
+    index = index.expand(*query.batch, size)
+    return Field(resample(query.coords, index), resample(query.values, index))

@@ -1,0 +1,186 @@
+"""Several candidates for one question: select, combine, average."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from chop.counting import CallCount, Where
+from chop.declare import flag, indices, programs, whole
+from chop.errors import ProgramError
+from chop.operators.residuals import _GAP, _PAD, finite_or_zero
+from chop.operators.simplex import smallest_quadratic
+from chop.program import Answer, Outcome, Program, Validator, validation_error
+from chop.prompt import Field, Prompt
+from chop.tasks import Steps
+from chop.trace import StageKind
+
+
+@final
+@dataclass(frozen=True)
+class Select(Validator):
+    """The branch with the smallest in-context error, if it beats the last one, the fallback.
+
+    An error that is not finite loses; on ties the first branch wins, and the fallback wins against
+    its equals. Helps when it is not known beforehand whether a route pays.
+    """
+
+    name: ClassVar[str] = "select"
+    law: ClassVar[str] = "The answer is that of one branch, with an in-context error no larger than the last's."
+    branches: tuple[Program, ...] = programs("what is chosen from; the last is the fallback", at_least=2)
+    pad: bool = flag(True, _PAD)
+    gap: int = whole(0, 0, 8, _GAP)
+
+    @property
+    def bases(self) -> tuple[Program, ...]:
+        return self.branches
+
+    @property
+    def held_out_rule(self) -> tuple[bool, int]:
+        return self.pad, self.gap
+
+    def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
+        errors = torch.stack([validation_error(prompt.outputs, part) for part in held_out], dim=-1)
+        judged = torch.where(torch.isfinite(errors), errors, torch.inf)
+        fallback = len(answers) - 1
+        best, first = judged[..., :-1].min(dim=-1)
+        chosen = torch.where(best < judged[..., -1], first, fallback)
+        notes = {"chose branch": chosen + 1, "errors": errors}
+        return Outcome(_pick(answers, chosen), _pick(held_out, chosen), notes)
+
+
+@final
+@dataclass(frozen=True)
+class Combine(Validator):
+    """A convex mixture of candidates, fitted at the example inputs and shrunk towards the first.
+
+    For each channel the weights minimise the in-context squared error over the simplex; a delete-one
+    jackknife measures how far they can be trusted and shrinks them towards candidate 1 accordingly.
+    Channels that are not listed keep candidate 1. Answers that are not finite become zero, as in the
+    paper. Helps when candidates err in different ways.
+    """
+
+    name: ClassVar[str] = "combine"
+    law: ClassVar[str] = "The weights are non-negative and sum to 1; one candidate alone is unchanged."
+    candidates: tuple[Program, ...] = programs("what is mixed; the first is the reference", at_least=1)
+    channels: tuple[int, ...] = indices("channels to be mixed, each with its own weights; none listed: all")
+    shrink: bool = flag(True, "shrink towards candidate 1 by the jackknife estimate")
+    pad: bool = flag(False, _PAD)
+    gap: int = whole(0, 0, 8, _GAP)
+
+    @property
+    def bases(self) -> tuple[Program, ...]:
+        return self.candidates
+
+    @property
+    def held_out_rule(self) -> tuple[bool, int]:
+        return self.pad, self.gap
+
+    def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
+        channels = self._channels(prompt.outputs.channels)
+        d = prompt.examples
+        # (..., K, D, m, c) and (..., K, m, c)
+        rows = torch.stack([finite_or_zero(part) for part in held_out], dim=-4)
+        candidates = torch.stack(answers, dim=-3)
+        moments, counted = _error_moments(rows[..., channels], prompt.outputs, channels)
+        # Row 0 keeps every example, row 1 + h leaves out example h.
+        keep = torch.ones(d + 1, d, dtype=rows.dtype, device=rows.device)
+        keep[1:].fill_diagonal_(0)
+        keep = keep * counted.unsqueeze(-2)
+        number = keep.sum(dim=-1, keepdim=True)
+        means = ((keep / number.clamp(min=1)) @ moments.flatten(-2)).unflatten(-1, moments.shape[-2:])
+        # Where nothing was observed there is nothing to fit: the reference stays.
+        fits = torch.where(number > 0, smallest_quadratic(means), _reference(means))
+        weights, deleted, trust = _stabilised(means[..., 0, :, :], fits, self.shrink)
+        mixed = torch.einsum("...ck,...kmc->...mc", weights, candidates[..., channels])
+        mixed_rows = torch.einsum("...chk,...khmc->...hmc", deleted, rows[..., channels])
+        values = finite_or_zero(_with_channels(answers[0], mixed, channels))
+        own = finite_or_zero(_with_channels(rows.select(-4, 0), mixed_rows, channels))
+        return Outcome(values, own, {"weights": weights, "trust": trust})
+
+    def _channels(self, available: int) -> list[int]:
+        wrong = [c for c in self.channels if not -available <= c < available]
+        if wrong:
+            raise ProgramError(f"combine: channel {wrong[0]} does not exist; outputs have {available}")
+        chosen = [c % available for c in self.channels] or list(range(available))
+        if len(set(chosen)) != len(chosen):
+            raise ProgramError(f"combine: channels {self.channels} name a channel twice")
+        return chosen
+
+
+@final
+@dataclass(frozen=True)
+class Average(Program):
+    """The plain mean of several programs' answers. Ensembling without any fit."""
+
+    name: ClassVar[str] = "average"
+    kind: ClassVar[StageKind] = "mixture"
+    law: ClassVar[str] = "Does not depend on the order of its members, to rounding."
+    members: tuple[Program, ...] = programs("what is averaged", at_least=1)
+
+    def plan(self, prompt: Prompt) -> Steps:
+        outcomes = yield [Answer(member, prompt) for member in self.members]
+        return Outcome(torch.stack([outcome.values for outcome in outcomes]).mean(dim=0))
+
+    def count(self, where: Where, calls: CallCount) -> None:
+        for member in self.members:
+            member.count(where, calls)
+
+
+def _pick(options: list[Tensor], chosen: Tensor) -> Tensor:
+    """Row by row the chosen option; ``chosen`` has the batch axes only."""
+    picked = options[-1]
+    for i, option in enumerate(options[:-1]):
+        is_chosen = (chosen == i).reshape(*chosen.shape, *[1] * (option.ndim - chosen.ndim))
+        picked = torch.where(is_chosen, option, picked)
+    return picked
+
+
+def _error_moments(rows: Tensor, outputs: Field, channels: list[int]) -> tuple[Tensor, Tensor]:
+    """Each example's matrix of error products and whether it was observed at all.
+
+    ``rows`` is ``(..., K, D, m, c)``; returns ``(..., c, D, K, K)`` and ``(..., c, D)``.
+    """
+    truth = outputs.values[..., channels].unsqueeze(-4)
+    errors = (rows - truth).movedim(-1, -4).movedim(-3, -2)  # (..., c, D, K, m)
+    if outputs.mask is None:
+        counted = torch.ones(errors.shape[:-2], dtype=errors.dtype, device=errors.device)
+        return errors @ errors.mT / errors.shape[-1], counted
+    seen = outputs.mask[..., channels].movedim(-1, -3).unsqueeze(-2)  # (..., c, D, 1, m)
+    errors = torch.where(seen, errors, 0)
+    number = seen.sum(dim=-1, keepdim=True)
+    moments = errors @ errors.mT / number.clamp(min=1)
+    return moments, (number > 0).squeeze(-1).squeeze(-1).to(errors.dtype)
+
+
+def _stabilised(moments: Tensor, fits: Tensor, shrink: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights, delete-one weights and trust from the full fit (row 0) and the delete-one fits."""
+    full, deleted = fits[..., 0, :], fits[..., 1:, :]
+    reference = _reference(full)
+    if not shrink:
+        return full, deleted, torch.ones_like(full[..., 0])
+    d = deleted.shape[-2]
+    shift = full - reference
+    spread = deleted - deleted.mean(dim=-2, keepdim=True)
+    moved = torch.einsum("...k,...kl,...l->...", shift, moments, shift)
+    unrest = torch.einsum("...hk,...kl,...hl->...", spread, moments, spread) * (d - 1) / d
+    total = moved + unrest
+    trust = torch.where(total > 0, moved / torch.where(total > 0, total, 1), 0)
+    wide = trust.unsqueeze(-1)
+    return reference + wide * shift, reference + wide.unsqueeze(-1) * (deleted - reference), trust
+
+
+def _reference(weights: Tensor) -> Tensor:
+    reference = torch.zeros(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+    reference[0] = 1
+    return reference
+
+
+def _with_channels(base: Tensor, mixed: Tensor, channels: list[int]) -> Tensor:
+    """``base`` with some channels replaced."""
+    values = base.clone()
+    values[..., channels] = mixed
+    return values

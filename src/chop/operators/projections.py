@@ -1,0 +1,113 @@
+"""What physics or the examples demand of an answer, enforced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from chop.declare import number
+from chop.errors import ProgramError
+from chop.operators.statistics import machine_epsilon
+from chop.program import Notes, Projection
+from chop.prompt import Prompt, lean
+
+
+@final
+@dataclass(frozen=True)
+class ConserveMean(Projection):
+    """Gives the answer the query's mean, channel by channel: mass is conserved."""
+
+    name: ClassVar[str] = "conserve_mean"
+    law: ClassVar[str] = "The answer's mean over its points is the query's; projecting twice changes nothing."
+
+    def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        if prompt.query.channels != values.shape[-1]:
+            raise ProgramError(
+                f"conserve_mean matches the query's mean, but the query has {prompt.query.channels} channels "
+                f"and the answer {values.shape[-1]}"
+            )
+        added = prompt.query.values.mean(dim=-2, keepdim=True) - values.mean(dim=-2, keepdim=True)
+        return values + added, {"added": added.squeeze(-2)}
+
+
+@final
+@dataclass(frozen=True)
+class Nonnegative(Projection):
+    """Sets negative values to zero: densities and concentrations."""
+
+    name: ClassVar[str] = "nonnegative"
+    law: ClassVar[str] = "Nothing is below zero; projecting twice changes nothing."
+
+    def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        return values.clamp(min=0), {"raised": (values < 0).sum(dim=(-1, -2))}
+
+
+@final
+@dataclass(frozen=True)
+class UnitMass(Projection):
+    """Divides by the mean, so that a density has mass 1; at each time where there is a time axis.
+
+    A frame whose mean is not positive is left alone.
+    """
+
+    name: ClassVar[str] = "unit_mass"
+    law: ClassVar[str] = "Each frame with positive mean gets mean 1; projecting twice changes nothing."
+
+    def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        axis = prompt.axis("t")
+        if axis is None:
+            mass = values.mean(dim=-2, keepdim=True)
+        else:
+            mass = _mean_at_equal_times(values, lean(prompt.at)[..., axis])
+        heavy = mass > machine_epsilon(prompt)
+        projected = torch.where(heavy, values / torch.where(heavy, mass, 1), values)
+        return projected, {"mass": mass.mean(dim=(-1, -2))}
+
+
+@final
+@dataclass(frozen=True)
+class WithinExamples(Projection):
+    """Clips to the range of the observed example outputs, channel by channel."""
+
+    name: ClassVar[str] = "within_examples"
+    law: ClassVar[str] = "Nothing lies outside the range seen; projecting twice changes nothing."
+
+    def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        outputs = prompt.outputs.values.flatten(-3, -2)
+        low = high = outputs
+        if prompt.outputs.mask is not None:
+            seen = prompt.outputs.mask.flatten(-3, -2)
+            low = torch.where(seen, outputs, torch.inf)
+            high = torch.where(seen, outputs, -torch.inf)
+        smallest, largest = low.amin(dim=-2, keepdim=True), high.amax(dim=-2, keepdim=True)
+        known = smallest <= largest  # nothing observed: nothing to clip to
+        clipped = torch.where(known, torch.minimum(torch.maximum(values, smallest), largest), values)
+        return clipped, {"clipped": (clipped != values).sum(dim=(-1, -2))}
+
+
+@final
+@dataclass(frozen=True)
+class Finite(Projection):
+    """Replaces NaN and infinities by a number, 0 as in the paper. Without it such answers are rejected."""
+
+    name: ClassVar[str] = "finite"
+    law: ClassVar[str] = "Everything is finite; finite values are unchanged."
+    fill: float = number(0.0, -1e6, 1e6, "what takes the place of a non-finite value")
+
+    def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        bad = ~torch.isfinite(values)
+        return torch.where(bad, self.fill, values), {"replaced": bad.sum(dim=(-1, -2))}
+
+
+def _mean_at_equal_times(values: Tensor, times: Tensor) -> Tensor:
+    """For each point the mean over all points of its time: ``(..., m, c)``; times may be shared."""
+    _, frame = torch.unique(times, return_inverse=True)
+    frame = frame.expand(values.shape[:-1]).unsqueeze(-1).expand_as(values)
+    size = int(frame.max()) + 1
+    zeros = torch.zeros(*values.shape[:-2], size, values.shape[-1], dtype=values.dtype, device=values.device)
+    total = zeros.scatter_add(-2, frame, values)
+    count = zeros.scatter_add(-2, frame, torch.ones_like(values))
+    return (total / count.clamp(min=1)).gather(-2, frame)

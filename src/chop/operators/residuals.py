@@ -1,0 +1,200 @@
+"""Validators that carry the errors seen on the examples over to the query: correct and debias."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from chop.declare import choice, flag, number, program, whole
+from chop.errors import ProgramError
+from chop.grids import nearest_index, resample
+from chop.operators.statistics import input_distances, mfc_rule
+from chop.program import Outcome, Program, Validator, validation_error
+from chop.prompt import Field, Prompt
+
+RESIDUAL_FLOOR = 1e-6
+"""Least distance scale and least squared size in the fit of a correction."""
+
+_PAD = "fill held-out prompts up to D examples by repeating the first"
+_GAP = "how many pairs after the hidden one are hidden too (1 for consecutive frames)"
+
+
+@final
+@dataclass(frozen=True)
+class Correct(Validator):
+    """Adds the errors seen at the example inputs, the more so the more alike the inputs (G_corr).
+
+    Residuals of the held-out answers are averaged with weights that decay with the distance of their
+    inputs from the query. One magnitude in [0, 1] is fitted by reconstructing each residual from the
+    others, and the correction is used only if that fit lowers the in-context error. Helps when the
+    model errs alike on like inputs.
+    """
+
+    name: ClassVar[str] = "correct"
+    law: ClassVar[str] = "With the gate, the in-context error reported is that of the fit, before the gate."
+    base: Program = program("what is corrected")
+    weights: str = choice("similar", ("similar", "uniform"), "weights by likeness of inputs, or all equal")
+    magnitude: float | None = number(None, 0.0, 1.0, "a fixed magnitude instead of the fitted one")
+    gate: bool = flag(True, "correct only if the fit lowers the in-context error")
+    pad: bool = flag(True, _PAD)
+    gap: int = whole(0, 0, 8, _GAP)
+
+    @property
+    def bases(self) -> tuple[Program, ...]:
+        return (self.base,)
+
+    @property
+    def held_out_rule(self) -> tuple[bool, int]:
+        return self.pad, self.gap
+
+    def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
+        base, base_held_out = answers[0], held_out[0]
+        outputs = prompt.outputs
+        residuals = outputs.with_values(outputs.values - base_held_out)
+        _, scale = mfc_rule(prompt)
+        d = prompt.examples
+        to_query = self._weights(prompt.inputs, prompt.query, scale)
+        shape = transfer(residuals, prompt.at, to_query)
+        shapes = []
+        for h in range(d):
+            others = [j for j in range(d) if j != h]
+            weight = self._weights(_pairs(prompt.inputs, others), _pair(prompt.inputs, h), scale)
+            shapes.append(transfer(_pairs(residuals, others), outputs.coords.select(-3, h), weight))
+        rebuilt = torch.stack(shapes, dim=-3)
+        fitted = self._magnitude(rebuilt, residuals)
+        corrected = base_held_out + _everywhere(fitted).unsqueeze(-1) * rebuilt
+        base_error = validation_error(outputs, base_held_out)
+        fitted_error = validation_error(outputs, corrected)
+        opened = torch.isfinite(fitted_error) & (fitted_error < base_error)
+        if not self.gate:
+            opened = torch.ones_like(opened)
+        # Not base + 0 * shape: a residual that is not finite must not reach an uncorrected answer.
+        values = torch.where(_everywhere(opened), base + _everywhere(fitted) * shape, base)
+        notes = {
+            "magnitude": fitted,
+            "gate open": opened,
+            "error before": base_error,
+            "error fitted": fitted_error,
+            "weights": to_query,
+            "input scale": scale,
+        }
+        return Outcome(values, corrected, notes)
+
+    def _weights(self, inputs: Field, target: Field, scale: Tensor) -> Tensor:
+        """How much each example's residual counts at one function, ``(..., D)``, summing to 1."""
+        if self.weights == "uniform":
+            d = inputs.values.shape[-3]
+            return torch.full_like(inputs.values[..., 0, 0], 1 / d)
+        distances = input_distances(inputs, target, _everywhere(scale))
+        reach = distances.mean(dim=-1, keepdim=True).clamp(min=RESIDUAL_FLOOR)
+        return torch.softmax(-distances / reach, dim=-1)
+
+    def _magnitude(self, rebuilt: Tensor, residuals: Field) -> Tensor:
+        """The magnitude that best turns rebuilt residuals into the observed ones, ``(...)``."""
+        batch = rebuilt.shape[:-3]
+        if self.magnitude is not None:
+            return torch.full(batch, self.magnitude, dtype=rebuilt.dtype, device=rebuilt.device)
+        product, size = rebuilt * residuals.values, rebuilt.square()
+        if residuals.mask is not None:
+            product = torch.where(residuals.mask, product, 0)
+            size = torch.where(residuals.mask, size, 0)
+        total = size.sum(dim=(-1, -2, -3)).clamp(min=RESIDUAL_FLOOR)
+        return (product.sum(dim=(-1, -2, -3)) / total).clamp(0, 1)
+
+
+@final
+@dataclass(frozen=True)
+class Debias(Validator):
+    """Adds the mean error seen at the example inputs, as it is or averaged over neighbouring stations.
+
+    Helps against an error that is the same for all inputs, such as a bias of a region. Held-out
+    answers that are not finite count as zero, as in the paper.
+    """
+
+    name: ClassVar[str] = "debias"
+    law: ClassVar[str] = "Exact if the base errs by one fixed field."
+    base: Program = program("what is corrected")
+    smooth: str = choice("none", ("none", "graph"), "average the mean error over a station's neighbours")
+    pad: bool = flag(False, _PAD)
+    gap: int = whole(0, 0, 8, _GAP)
+
+    @property
+    def bases(self) -> tuple[Program, ...]:
+        return (self.base,)
+
+    @property
+    def held_out_rule(self) -> tuple[bool, int]:
+        return self.pad, self.gap
+
+    def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
+        if self.smooth == "graph" and prompt.graph is None:
+            raise ProgramError('debias(smooth="graph") needs a prompt with a graph')
+        outputs = prompt.outputs
+        clean = finite_or_zero(held_out[0])
+        residuals = outputs.with_values(outputs.values - clean)
+        d = prompt.examples
+        bias = self._bias(prompt, residuals, prompt.at)
+        others = [
+            self._bias(prompt, _pairs(residuals, [j for j in range(d) if j != h]), outputs.coords.select(-3, h))
+            for h in range(d)
+        ]
+        size = bias.square().mean(dim=(-1, -2)).sqrt()
+        return Outcome(answers[0] + bias, clean + torch.stack(others, dim=-3), {"bias (rms)": size})
+
+    def _bias(self, prompt: Prompt, residuals: Field, at: Tensor) -> Tensor:
+        """The mean known residual at the points ``at``, ``(..., m, c)``; 0 where none is known."""
+        even = torch.ones_like(residuals.values[..., 0, 0])
+        mean = transfer(residuals, at, even / even.shape[-1])
+        if self.smooth != "graph":
+            return mean
+        assert prompt.graph is not None
+        return prompt.graph.average(mean, _known(residuals, at))
+
+
+def transfer(residuals: Field, at: Tensor, weights: Tensor) -> Tensor:
+    """The weighted mean of known residuals at other points: ``(..., D, m, c) -> (..., m', c)``.
+
+    ``weights`` is ``(..., D)`` and sums to 1. Where some residuals are unknown the weights of the
+    others are raised in proportion; where all are, the result is 0.
+    """
+    index = nearest_index(residuals.coords, at.unsqueeze(-3))
+    values = resample(residuals.values, index)
+    wide = weights[..., None, None]
+    if residuals.mask is None:
+        return (wide * values).sum(dim=-3)
+    known = resample(residuals.mask, index)
+    weighed = torch.where(known, wide, 0)
+    total = weighed.sum(dim=-3)
+    mean = torch.where(known, wide * values, 0).sum(dim=-3) / torch.where(total > 0, total, 1)
+    return torch.where(total > 0, mean, 0)
+
+
+def finite_or_zero(values: Tensor) -> Tensor:
+    """Non-finite entries replaced by zero, as the paper does before it uses held-out answers."""
+    return torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _known(residuals: Field, at: Tensor) -> Tensor | None:
+    """Where at least one residual is known, ``(..., m, c)``; None means everywhere."""
+    if residuals.mask is None:
+        return None
+    index = nearest_index(residuals.coords, at.unsqueeze(-3))
+    return resample(residuals.mask, index).any(dim=-3)
+
+
+def _everywhere(per_query: Tensor) -> Tensor:
+    return per_query[..., None, None]
+
+
+def _pair(part: Field, h: int) -> Field:
+    return Field(part.coords.select(-3, h), part.values.select(-3, h))
+
+
+def _pairs(part: Field, kept: list[int]) -> Field:
+    def take(tensor: Tensor) -> Tensor:
+        return torch.stack([tensor.select(-3, j) for j in kept], dim=-3)
+
+    return Field(take(part.coords), take(part.values), None if part.mask is None else take(part.mask))

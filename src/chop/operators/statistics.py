@@ -1,0 +1,111 @@
+"""What is visible in a prompt, summed up: pooled statistics and distances between inputs.
+
+Transforms see a prompt as the model does: every value counts, whether it was observed or filled in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from chop.grids import nearest_index, resample
+from chop.prompt import Field, Prompt
+
+DISTANCE_FLOOR = 1e-4
+"""Least feature scale of `feature_distance` (the paper's Air distance)."""
+
+
+def machine_epsilon(prompt: Prompt) -> float:
+    """The spacing of numbers at 1 in the prompt's dtype."""
+    return torch.finfo(prompt.dtype).eps
+
+
+@dataclass(frozen=True, eq=False)
+class Visible:
+    """All values a model sees of each query: inputs, outputs and query, all channels, ``(...)``."""
+
+    prompt: Prompt
+
+    @property
+    def _parts(self) -> list[Tensor]:
+        axes = len(self.prompt.batch)
+        fields = (self.prompt.inputs, self.prompt.outputs, self.prompt.query)
+        return [part.values.flatten(axes) for part in fields]
+
+    @property
+    def count(self) -> int:
+        return sum(part.shape[-1] for part in self._parts)
+
+    @property
+    def smallest(self) -> Tensor:
+        return torch.stack([part.amin(dim=-1) for part in self._parts]).amin(dim=0)
+
+    @property
+    def largest(self) -> Tensor:
+        return torch.stack([part.amax(dim=-1) for part in self._parts]).amax(dim=0)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        return torch.stack([part.sum(dim=-1) for part in self._parts]).sum(dim=0) / self.count
+
+    @property
+    def mean_square(self) -> Tensor:
+        return torch.stack([part.square().sum(dim=-1) for part in self._parts]).sum(dim=0) / self.count
+
+    @property
+    def std(self) -> Tensor:
+        """The sample standard deviation, in two passes: cancellation would spoil small spreads."""
+        centre = self.mean.unsqueeze(-1)
+        squares = [(part - centre).square().sum(dim=-1) for part in self._parts]
+        return (torch.stack(squares).sum(dim=0) / (self.count - 1)).sqrt()
+
+
+def mean_rule(prompt: Prompt) -> tuple[Tensor, Tensor]:
+    """(centre, scale): pooled mean and sample standard deviation (CHOP(Conservation)'s rule)."""
+    visible = Visible(prompt)
+    return visible.mean, visible.std.clamp(min=machine_epsilon(prompt))
+
+
+def mfc_rule(prompt: Prompt) -> tuple[Tensor, Tensor]:
+    """(centre, scale): scale only for non-negative prompts, `mean_rule` for the others."""
+    epsilon = machine_epsilon(prompt)
+    visible = Visible(prompt)
+    positive = visible.smallest >= -epsilon
+    size = visible.mean_square.clamp(min=epsilon).sqrt()
+    if bool(positive.all()):
+        return torch.zeros_like(size), size
+    centre, spread = mean_rule(prompt)
+    return torch.where(positive, torch.zeros_like(centre), centre), torch.where(positive, size, spread)
+
+
+def input_distances(inputs: Field, target: Field, scale: Tensor) -> Tensor:
+    """Mean squared scaled difference of each example input from one function: ``(..., D)``.
+
+    ``inputs`` is ``(..., D, n, c)``, ``target`` ``(..., n', c)``; inputs are taken to the target's
+    grid. ``scale`` broadcasts against ``(..., n', c)``.
+    """
+    distances = []
+    for d in range(inputs.values.shape[-3]):
+        # One example at a time: with long windows all differences at once would dwarf the prompt.
+        index = nearest_index(inputs.coords.select(-3, d), target.coords)
+        difference = resample(inputs.values.select(-3, d), index) - target.values
+        distances.append((difference / scale).square().mean(dim=(-1, -2)))
+    return torch.stack(distances, dim=-1)
+
+
+def feature_distance(prompt: Prompt) -> Tensor:
+    """The Air distance of each example input from the query, ``(..., D)``.
+
+    Each feature is scaled by its population standard deviation over example inputs and query.
+    """
+    values = prompt.inputs.values.flatten(-3, -2)
+    query = prompt.query.values
+    count = values.shape[-2] + query.shape[-2]
+    mean = (values.sum(dim=-2) + query.sum(dim=-2)) / count
+    squares = (values - mean.unsqueeze(-2)).square().sum(dim=-2)
+    squares = squares + (query - mean.unsqueeze(-2)).square().sum(dim=-2)
+    scale = (squares / count).sqrt().clamp(min=DISTANCE_FLOOR)
+    return input_distances(prompt.inputs, prompt.query, scale.unsqueeze(-2))

@@ -1,0 +1,533 @@
+"""Programs: explicit numerical operators composed around a frozen model, as immutable values.
+
+A program says what it needs (answers of its parts, held-out answers, fitted frames, the model) and
+turns that into an answer; `schedule` owns the order, the sharing and the model calls. There are four
+kinds of operator: leaves and validators are programs; a transform left of a program wraps it; a
+projection right of a program follows it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor
+
+from chop.counting import CallCount, HeldOutStep, Where
+from chop.declare import Operator, Role, program
+from chop.errors import ProgramError
+from chop.model import MAX_BYTES, Caller, FrozenModel
+from chop.prompt import Field, Prompt
+from chop.tasks import Call, Record, Split, Steps, Task, schedule
+from chop.trace import Stage, StageKind, Trace
+
+Notes = Mapping[str, Tensor | str]
+"""What the trace shows of a stage; tensors lead with the axes of the prompt's batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a program makes of a prompt.
+
+    ``values`` is the answer ``(..., m, c)``; ``held_out`` the answers at the example inputs
+    ``(..., D, m, c)``, where the program has its own way of making them.
+    """
+
+    values: Tensor
+    held_out: Tensor | None = None
+    notes: Notes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A transform fitted to one prompt: the mapped prompt and the ways back.
+
+    ``back`` maps the answer to the query; ``back_held_out`` maps ``(..., D, m, c)`` answers at the
+    example inputs, each with its own time index and its own x_h.
+    """
+
+    prompt: Prompt
+    back: Callable[[Tensor], Tensor]
+    back_held_out: Callable[[Tensor], Tensor]
+    notes: Notes = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Transform(Operator):
+    """Changes the question and knows the way back (F, G in the paper)."""
+
+    role: ClassVar[Role] = "transform"
+    carries_held_out: ClassVar[bool] = True
+    """False where held-out answers of the mapped prompt cannot be mapped back to all D examples."""
+
+    @abstractmethod
+    def fit(self, prompt: Prompt) -> Frame:
+        """The mapped prompt and its inverse, from what the prompt shows."""
+
+    def examples_after(self, examples: int) -> int:
+        """How many examples the mapped prompt has."""
+        return examples
+
+    @final
+    def prompts_after(self, examples: int) -> int:
+        """Into how many prompts it turns one (see `counting`)."""
+        return 1
+
+    @final
+    def __or__(self, other: object) -> Any:
+        return pipe(self, other)
+
+
+@dataclass(frozen=True)
+class Projection(Operator):
+    """Maps a prediction onto what physics or the examples demand."""
+
+    role: ClassVar[Role] = "projection"
+
+    @abstractmethod
+    def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        """The projected answer to this prompt, and what was changed."""
+
+    @final
+    def __or__(self, other: object) -> Any:
+        return pipe(self, other)
+
+
+@dataclass(frozen=True)
+class Program(Operator):
+    """Answers a prompt, with as many calls to the frozen model as it needs."""
+
+    role: ClassVar[Role] = "program"
+    kind: ClassVar[StageKind]
+
+    @property
+    def reports_held_out(self) -> bool:
+        """Whether its outcome brings its own held-out answers."""
+        return False
+
+    @property
+    def stage_title(self) -> str:
+        return self.head()
+
+    @abstractmethod
+    def plan(self, prompt: Prompt) -> Steps:
+        """Yield lists of tasks, receive their results, return an `Outcome`."""
+
+    @abstractmethod
+    def count(self, where: Where, calls: CallCount) -> None:
+        """Note every prompt on which the model would be called, without running anything."""
+
+    @final
+    def plan_held_out(self, prompt: Prompt, pad: bool, gap: int) -> Steps:
+        """The answers at the example inputs, ``(..., D, m, c)``: its own, or from held-out prompts."""
+        if self.reports_held_out:
+            (outcome,) = yield [Answer(self, prompt)]
+            return outcome.held_out
+        (held_out,) = yield [Split(prompt, pad, gap)]
+        (outcome,) = yield [Answer(self, held_out)]
+        return outcome.values
+
+    @final
+    def count_held_out(self, where: Where, pad: bool, gap: int, calls: CallCount) -> None:
+        """Like `count`, for the held-out answers."""
+        self.count(where if self.reports_held_out else (*where, HeldOutStep(pad, gap)), calls)
+
+    @final
+    def calls(self, examples: int = 5, limit: int = 10**9) -> int:
+        """Q, the model evaluations for each query, known before anything runs."""
+        counted = CallCount(examples, limit)
+        self.count((), counted)
+        return counted.total
+
+    @final
+    def run(
+        self,
+        model: FrozenModel,
+        prompt: Prompt,
+        *,
+        validate: bool = False,
+        strict: bool = False,
+        trace: bool = True,
+        max_bytes: int = MAX_BYTES,
+    ) -> Result:
+        """Answer a prompt with a frozen model.
+
+        ``validate`` also asks for the in-context error of programs that do not compute it anyway;
+        ``strict`` raises if an answer is not finite; ``trace=False`` keeps no intermediate fields;
+        ``max_bytes`` bounds the prompt data handed to the model in one call.
+        """
+        return _run(self, model, prompt, validate, strict, trace, max_bytes)
+
+    @final
+    def draw(self, form: str = "svg") -> str:
+        """The program as a picture: ``"svg"`` or ``"mermaid"`` text."""
+        from chop.pictures import draw_program
+
+        return draw_program(self, form)
+
+    @final
+    def __or__(self, other: object) -> Any:
+        return pipe(self, other)
+
+
+@dataclass(frozen=True)
+class Leaf(Program):
+    """An answer from the prompt alone."""
+
+    kind: ClassVar[StageKind] = "leaf"
+
+    @abstractmethod
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        """The answer ``(..., m, c)``."""
+
+    @final
+    def plan(self, prompt: Prompt) -> Steps:
+        yield []
+        values, notes = self.answer(prompt)
+        return Outcome(values, notes=notes)
+
+    @final
+    def count(self, where: Where, calls: CallCount) -> None:
+        pass
+
+
+@final
+@dataclass(frozen=True)
+class Icon(Program):
+    """The frozen model itself: one evaluation on the prompt as it stands."""
+
+    name: ClassVar[str] = "icon"
+    kind: ClassVar[StageKind] = "leaf"
+    law: ClassVar[str] = "Bit-equal to the bare model."
+
+    def plan(self, prompt: Prompt) -> Steps:
+        (values,) = yield [Call(prompt)]
+        return Outcome(values)
+
+    def count(self, where: Where, calls: CallCount) -> None:
+        calls.add(where)
+
+
+@dataclass(frozen=True)
+class Validator(Program):
+    """Uses answers at the example inputs, where the truth is known, to correct, choose or mix.
+
+    Each base is asked for its answer and its held-out answers; `decide` is a pure function of them.
+    """
+
+    kind: ClassVar[StageKind] = "validator"
+
+    @property
+    def reports_held_out(self) -> bool:
+        return True
+
+    @property
+    @abstractmethod
+    def bases(self) -> tuple[Program, ...]:
+        """The programs that are asked."""
+
+    @property
+    @abstractmethod
+    def held_out_rule(self) -> tuple[bool, int]:
+        """(pad, gap) of the held-out prompts it asks for."""
+
+    @abstractmethod
+    def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
+        """The outcome, with its own held-out answers, from those of the bases."""
+
+    @final
+    def plan(self, prompt: Prompt) -> Steps:
+        pad, gap = self.held_out_rule
+        if prompt.examples < 2 + gap:
+            raise ProgramError(
+                f"{self.name} holds out one example at a time{f' with gap {gap}' if gap else ''} and needs "
+                f"at least {2 + gap}, but the prompt has {prompt.examples}"
+            )
+        asked: list[Task] = [Answer(base, prompt) for base in self.bases]
+        asked += [HeldOut(base, prompt, pad, gap) for base in self.bases]
+        results = yield asked
+        k = len(self.bases)
+        return self.decide(prompt, [outcome.values for outcome in results[:k]], results[k:])
+
+    @final
+    def count(self, where: Where, calls: CallCount) -> None:
+        pad, gap = self.held_out_rule
+        for base in self.bases:
+            base.count(where, calls)
+            base.count_held_out(where, pad, gap, calls)
+
+
+@final
+@dataclass(frozen=True)
+class Wrapped(Program):
+    """``transform | program``: the program answers the mapped prompt, the answer is mapped back."""
+
+    transform: Transform
+    inner: Program = program("what answers the mapped prompt")
+    kind: ClassVar[StageKind] = "transform"
+
+    @property
+    def reports_held_out(self) -> bool:
+        return self.inner.reports_held_out and self.transform.carries_held_out
+
+    @property
+    def stage_title(self) -> str:
+        return str(self.transform)
+
+    def plan(self, prompt: Prompt) -> Steps:
+        (frame,) = yield [Fit(self.transform, prompt)]
+        (outcome,) = yield [Answer(self.inner, frame.prompt)]
+        held_out = frame.back_held_out(outcome.held_out) if self.reports_held_out else None
+        return Outcome(frame.back(outcome.values), held_out, frame.notes)
+
+    def count(self, where: Where, calls: CallCount) -> None:
+        self.inner.count((*where, self.transform), calls)
+
+    def __str__(self) -> str:
+        # A projection binds to what stands left of it, so one inside needs its brackets.
+        inner = f"({self.inner})" if isinstance(self.inner, Projected) else str(self.inner)
+        return f"{self.transform} | {inner}"
+
+
+@final
+@dataclass(frozen=True)
+class Projected(Program):
+    """``program | projection``: the answer is projected, and so are held-out answers, each at its x_h."""
+
+    inner: Program = program("what is projected")
+    projection: Projection = field(kw_only=True)
+    kind: ClassVar[StageKind] = "projection"
+
+    @property
+    def reports_held_out(self) -> bool:
+        return self.inner.reports_held_out
+
+    @property
+    def stage_title(self) -> str:
+        return str(self.projection)
+
+    def plan(self, prompt: Prompt) -> Steps:
+        (outcome,) = yield [Answer(self.inner, prompt)]
+        values, notes = self.projection.project(prompt, outcome.values)
+        held_out = None
+        if self.reports_held_out:
+            (held_out_prompt,) = yield [Split(prompt, pad=False, gap=0)]
+            held_out, _ = self.projection.project(held_out_prompt, outcome.held_out)
+        return Outcome(values, held_out, notes)
+
+    def count(self, where: Where, calls: CallCount) -> None:
+        self.inner.count(where, calls)
+
+    def __str__(self) -> str:
+        return f"{self.inner} | {self.projection}"
+
+
+@final
+@dataclass(frozen=True)
+class Stack:
+    """``transform | transform``: a route that still waits for its program. Not a program itself."""
+
+    transforms: tuple[Transform, ...]
+
+    def __or__(self, other: object) -> Any:
+        return pipe(self, other)
+
+    def __str__(self) -> str:
+        return " | ".join(str(transform) for transform in self.transforms)
+
+
+def pipe(left: object, right: object) -> Program | Stack:
+    """What ``left | right`` means; a `ProgramError` says why where it means nothing."""
+    route = left.transforms if isinstance(left, Stack) else (left,) if isinstance(left, Transform) else None
+    if route is not None and isinstance(right, Transform | Stack):
+        return Stack(route + (right.transforms if isinstance(right, Stack) else (right,)))
+    if route is not None and isinstance(right, Program):
+        for transform in reversed(route):
+            right = Wrapped(transform, right)
+        return right
+    if isinstance(left, Program) and isinstance(right, Projection):
+        return Projected(left, projection=right)
+    if isinstance(left, Program) and isinstance(right, Transform | Stack):
+        raise ProgramError(f"a transform stands left of a program: write {right} | {left}")
+    if isinstance(left, Program) and isinstance(right, Program):
+        raise ProgramError(
+            f"two programs cannot be piped: {left} | {right}; mix them with select, combine or average"
+        )
+    if isinstance(left, Projection) or isinstance(right, Projection):
+        raise ProgramError(f"a projection stands right of a program: {left} | {right} has none there")
+    raise ProgramError(f"only operators can be piped, not {type(right).__name__}")
+
+
+# What a program may need; the scheduler does each once.
+
+
+@dataclass(frozen=True)
+class Answer(Task):
+    """A program's `Outcome` on a prompt."""
+
+    program: Program
+    prompt: Prompt
+
+    def steps(self) -> Steps:
+        return self.program.plan(self.prompt)
+
+
+@dataclass(frozen=True)
+class HeldOut(Task):
+    """A program's answers at the example inputs: a Tensor ``(..., D, m, c)``."""
+
+    program: Program
+    prompt: Prompt
+    pad: bool
+    gap: int
+
+    def steps(self) -> Steps:
+        return self.program.plan_held_out(self.prompt, self.pad, self.gap)
+
+
+@dataclass(frozen=True)
+class Fit(Task):
+    """A transform's `Frame` on a prompt."""
+
+    transform: Transform
+    prompt: Prompt
+
+    def steps(self) -> Steps:
+        return self.transform.fit(self.prompt)
+        yield  # no needs of its own: the line makes this a generator
+
+
+# Running.
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A run's answer and everything needed to judge it."""
+
+    values: Tensor
+    """``(..., m, c)``; rows marked in ``rejected`` hold non-finite numbers."""
+    rejected: Tensor
+    """``(...)`` bool: answers that must not be used."""
+    error: Tensor | None
+    """``(...)`` in-context mean squared error, where it was computed."""
+    held_out: Tensor | None
+    """``(..., D, m, c)`` the answers at the example inputs, where they were computed."""
+    calls: int
+    """Q: logical model evaluations for each query, after sharing."""
+    rounds: int
+    """How many times the program had to wait for the model."""
+    trace: Trace | None
+
+
+def validation_error(outputs: Field, held_out: Tensor) -> Tensor:
+    """Mean over examples of the mean squared error over observed entries: ``(..., D, m, c) -> (...)``.
+
+    Examples of which nothing was observed do not count.
+    """
+    squared = (outputs.values - held_out).square()
+    if outputs.mask is None:
+        return squared.mean(dim=(-1, -2)).mean(dim=-1)
+    seen = outputs.mask.sum(dim=(-1, -2))
+    each = torch.where(outputs.mask, squared, 0).sum(dim=(-1, -2)) / seen.clamp(min=1)
+    counted = seen > 0
+    return torch.where(counted, each, 0).sum(dim=-1) / counted.sum(dim=-1).clamp(min=1)
+
+
+def _run(
+    root: Program,
+    model: FrozenModel,
+    prompt: Prompt,
+    validate: bool,
+    strict: bool,
+    keep_trace: bool,
+    max_bytes: int,
+) -> Result:
+    caller = Caller(model, prompt, max_bytes)
+    answer = Answer(root, prompt)
+    goals: list[Task] = [answer]
+    if validate:
+        # Padded, as `select` asks, so that the number compares with the errors it would see.
+        goals.append(HeldOut(root, prompt, pad=True, gap=0))
+    with torch.inference_mode():
+        record = schedule(goals, caller)
+        outcome: Outcome = record.results[answer]
+        if outcome.values.shape != prompt.answer_shape:
+            raise ProgramError(
+                f"{root} answered with shape {tuple(outcome.values.shape)}, "
+                f"the prompt asks for {tuple(prompt.answer_shape)}"
+            )
+        held_out = record.results[goals[-1]] if validate else outcome.held_out
+        error = None if held_out is None else validation_error(prompt.outputs, held_out)
+        rejected = ~torch.isfinite(outcome.values).all(dim=-1).all(dim=-1)
+    if strict and bool(rejected.any()):
+        rows = rejected.reshape(-1).nonzero().flatten().tolist()
+        named = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        raise ProgramError(f"{len(rows)} of {rejected.numel()} answers are not finite (queries {named})")
+    trace = None
+    if keep_trace:
+        stage = _stages(record)(answer)
+        trace = Trace(str(root), stage, caller.evaluations, len(record.rounds), error, rejected)
+    # Copies made outside inference mode are ordinary tensors, which autograd accepts.
+    return Result(
+        values=outcome.values.clone(),
+        rejected=rejected.clone(),
+        error=None if error is None else error.clone(),
+        held_out=None if held_out is None else held_out.clone(),
+        calls=caller.evaluations,
+        rounds=len(record.rounds),
+        trace=trace,
+    )
+
+
+def _stages(record: Record) -> Callable[[Task], Stage]:
+    """Tasks as stages of a trace; a task that was shared gives one shared stage."""
+    round_of = {call: i + 1 for i, calls in enumerate(record.rounds) for call in calls}
+    made: dict[Task, Stage] = {}
+
+    def stage(task: Task) -> Stage:
+        if task not in made:
+            made[task] = answer_stage(task) if isinstance(task, Answer) else held_out_stage(task)
+        return made[task]
+
+    def children(task: Task) -> Sequence[Task]:
+        # A program that reports its own held-out answers is already there as an answer.
+        return [
+            need
+            for need in dict.fromkeys(record.needs.get(task, []))
+            if isinstance(need, Answer)
+            or (isinstance(need, HeldOut) and not need.program.reports_held_out)
+        ]
+
+    def answer_stage(task: Answer) -> Stage:
+        outcome: Outcome = record.results[task]
+        needs = record.needs.get(task, [])
+        fits = [need for need in needs if isinstance(need, Fit)]
+        calls = [need for need in needs if isinstance(need, Call)]
+        return Stage(
+            kind=task.program.kind,
+            title=task.program.stage_title,
+            prompt=task.prompt,
+            values=outcome.values,
+            mapped=record.results[fits[0]].prompt if fits else None,
+            held_out=outcome.held_out,
+            notes=outcome.notes,
+            children=tuple(stage(need) for need in children(task)),
+            round=round_of[calls[0]] if calls else None,
+        )
+
+    def held_out_stage(task: Task) -> Stage:
+        assert isinstance(task, HeldOut)
+        kept = task.prompt.examples - (0 if task.pad else 1)
+        return Stage(
+            kind="held_out",
+            title=f"held out ({task.prompt.examples} prompts of {kept} examples"
+            f"{', padded' if task.pad else ''}{f', gap {task.gap}' if task.gap else ''})",
+            prompt=task.prompt,
+            values=record.results[task],
+            children=tuple(stage(need) for need in children(task)),
+        )
+
+    return stage

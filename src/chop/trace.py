@@ -1,0 +1,214 @@
+"""What happened in a run, stage by stage: to be read in a terminal, looked at, or kept as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from chop.errors import ChopError
+from chop.prompt import Prompt
+
+StageKind = Literal["leaf", "transform", "projection", "validator", "mixture", "held_out"]
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One step of a program on one prompt. A stage that two others share is one object.
+
+    Tensors carry the leading axes of ``prompt.batch``: those of the root prompt, then one axis of
+    length D for each time a pair was held out on the way here.
+    """
+
+    kind: StageKind
+    title: str
+    """The operator at this stage, with its parameters and without its sub-programs."""
+    prompt: Prompt
+    """What was asked here."""
+    values: Tensor
+    """What was answered, ``(*prompt.batch, m, c)``; for held-out stages ``(*batch, D, m, c)``."""
+    mapped: Prompt | None = None
+    """Transforms: the prompt that was handed on."""
+    held_out: Tensor | None = None
+    """The answers at the example inputs, ``(*batch, D, m, c)``, where the stage reports them."""
+    notes: Mapping[str, Tensor | str] = field(default_factory=dict)
+    children: tuple[Stage, ...] = ()
+    round: int | None = None
+    """The round (from 1) in which the model was called here."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One moment of a trace: a stage is entered, left again, or gives its answer."""
+
+    stage: Stage
+    number: int
+    """The stage's number, from 1, in the order in which stages begin."""
+    depth: int
+    moment: Literal["enter", "leave", "answer", "again"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A run as a tree of stages, with its accounting."""
+
+    program: str
+    root: Stage
+    calls: int
+    rounds: int
+    error: Tensor | None = None
+    rejected: Tensor | None = None
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.root.prompt
+
+    @property
+    def queries(self) -> int:
+        return self.prompt.batch.numel()
+
+    def stages(self) -> Iterator[Step]:
+        """Everything that happened, in the order in which it happened.
+
+        A stage that several others share is told once; after that it is marked ``again``.
+        """
+        numbers: dict[int, int] = {}
+
+        def walk(stage: Stage, depth: int) -> Iterator[Step]:
+            again = id(stage) in numbers
+            number = numbers.setdefault(id(stage), len(numbers) + 1)
+            if again:
+                yield Step(stage, number, depth, "again")
+            elif stage.kind == "transform":
+                yield Step(stage, number, depth, "enter")
+                yield from walk(stage.children[0], depth)
+                yield Step(stage, number, depth, "leave")
+            elif stage.kind == "projection":
+                yield from walk(stage.children[0], depth)
+                yield Step(stage, number, depth, "answer")
+            else:
+                if stage.children:
+                    yield Step(stage, number, depth, "enter")
+                for child in stage.children:
+                    yield from walk(child, depth + 1)
+                yield Step(stage, number, depth, "answer")
+
+        yield from walk(self.root, 0)
+
+    def at_query(self, tensor: Tensor, query: int) -> Tensor:
+        """The part of a stage's tensor that belongs to one query of the root batch."""
+        axes = len(self.prompt.batch)
+        return tensor.reshape(self.queries, *tensor.shape[axes:])[query]
+
+    def check_query(self, query: int) -> int:
+        """The query's index, or a clear error."""
+        if not 0 <= query < self.queries:
+            raise ChopError(f"query {query} does not exist; this run has queries 0 to {self.queries - 1}")
+        return query
+
+    def explain(self, query: int = 0) -> str:
+        """Every stage, what it fitted and decided for one query, rounds and calls; plain text."""
+        self.check_query(query)
+        prompt = self.prompt
+        lines = [
+            f"program  {self.program}",
+            f"prompt   {prompt.examples} examples, {prompt.inputs.points} points x "
+            f"{prompt.inputs.channels} ch -> {prompt.at.shape[-2]} points x {prompt.outputs.channels} ch"
+            + (f"; query {query} of {self.queries}" if self.queries > 1 else ""),
+            "",
+        ]
+        lines += ["  " * step.depth + self.describe(step, query) for step in self.stages()]
+        lines.append("")
+        lines.append(f"answer   {_span(self.at_query(self.root.values, query))}")
+        if self.error is not None:
+            lines.append(f"error    {_number(self.at_query(self.error, query))} (in-context, mean squared)")
+        if self.rejected is not None and bool(self.at_query(self.rejected, query)):
+            lines.append("rejected the answer is not finite: do not use it")
+        lines.append(
+            f"cost     {self.calls} model evaluation{'s' * (self.calls != 1)} a query "
+            f"in {self.rounds} round{'s' * (self.rounds != 1)}"
+        )
+        return "\n".join(lines)
+
+    def describe(self, step: Step, query: int) -> str:
+        """One step in one line: the operator, and what it found for this query."""
+        stage = step.stage
+        if step.moment == "again":
+            return f"{step.number}. {stage.title}, as above"
+        words = [f"{name} {self.note(value, query)}" for name, value in stage.notes.items()]
+        if stage.round is not None:
+            words.append(f"round {stage.round}")
+        answer = _span(self.at_query(stage.values, query))
+        if stage.kind == "transform":
+            words = words if step.moment == "enter" else [answer]
+        elif stage.kind == "held_out":
+            words = [self._visibility(stage, query)] if step.moment == "enter" else [answer]
+        elif step.moment == "enter":
+            words = []
+        else:
+            words.append(answer)
+        title = f"undo {stage.title}" if step.moment == "leave" else stage.title
+        found = "; ".join(word for word in words if word)
+        return f"{step.number}. {title}" + (f": {found}" if found else "")
+
+    def note(self, value: Tensor | str, query: int) -> str:
+        """A note in words, for one query."""
+        return value if isinstance(value, str) else _number(self.at_query(value, query))
+
+    def _visibility(self, stage: Stage, query: int) -> str:
+        """Says when a held-out output still stands in the prompt as another example's input.
+
+        In a window of consecutive frames y_h is x_{h+1}. The paper keeps it so; who reads the
+        in-context error should know.
+        """
+        outputs = self.at_query(stage.prompt.outputs.values, query)
+        inputs = self.at_query(stage.prompt.inputs.values, query)
+        if outputs.ndim != 3 or outputs.shape != inputs.shape:
+            return ""
+        same = (outputs[:, None] == inputs[None, :]).flatten(-2).all(-1).any(-1)
+        seen = int(same.sum())
+        return f"{seen} of {len(same)} hidden outputs still stand there as an input" if seen else ""
+
+    def plot(self, path: str | Path | None = None, query: int = 0) -> Any:
+        """The fields at every stage for one query, as a matplotlib figure (saved if given a path)."""
+        from chop.pictures import trace_figure
+
+        figure = trace_figure(self, self.check_query(query))
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+    def save(self, path: str | Path, query: int = 0) -> Path:
+        """A self-contained HTML page: program, drawing, stages, fields, accounting."""
+        from chop.pictures import trace_page
+
+        target = Path(path)
+        target.write_text(trace_page(self, self.check_query(query)), encoding="utf-8")
+        return target
+
+
+def _number(tensor: Tensor) -> str:
+    """A few numbers as they are, many as a range."""
+    flat = tensor.reshape(-1)
+    if flat.dtype == torch.bool:
+        words = ["yes" if bool(v) else "no" for v in flat]
+        if len(set(words)) == 1:
+            return words[0]
+        return " ".join(words[:16])
+    if flat.numel() == 1:
+        return f"{flat.item():.4g}"
+    if flat.numel() <= 16:
+        return "[" + " ".join(f"{v:.3g}" for v in flat.tolist()) + "]"
+    return f"{flat.min().item():.3g} .. {flat.max().item():.3g}"
+
+
+def _span(values: Tensor) -> str:
+    """Where an answer lies."""
+    bad = int((~torch.isfinite(values)).sum())
+    if bad:
+        return f"{bad} of {values.numel()} values are not finite"
+    return f"values {values.min().item():.4g} .. {values.max().item():.4g}"

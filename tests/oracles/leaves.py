@@ -1,0 +1,77 @@
+"""Answers made from the prompt alone (eqs. supp_air_endpoint_frames to supp_air_query_candidates)."""
+
+import numpy as np
+
+from .grids import distance, resample
+from .prompt import time_axis
+from .scales import air_scale
+
+
+def frame(question, extreme):
+    """The query's points with the extreme t, mapped to `at` over the coordinates other than t."""
+    t = time_axis(question)
+    if t is None:
+        return copy_query(question)
+    times = question.query_coords[:, t]
+    chosen = np.flatnonzero(times == extreme(times))
+    source = np.delete(question.query_coords[chosen], t, axis=1)
+    target = np.delete(question.at, t, axis=1)
+    return resample(source, target, question.query[chosen])
+
+
+def last_frame(question):
+    """p_last (eq. supp_air_endpoint_frames)."""
+    return frame(question, np.max)
+
+
+def first_frame(question):
+    """p_first (eq. supp_air_endpoint_frames)."""
+    return frame(question, np.min)
+
+
+def copy_query(question):
+    """The query itself, at the points where the answer is wanted."""
+    return resample(question.query_coords, question.at, question.query)
+
+
+def mean_output(question):
+    """y-bar (eq. supp_air_query_means): the mean of the observed outputs, point by point.
+
+    Where no output is observed it is the mean of the filled-in values.
+    """
+    ys, masks = [], []
+    for j in range(question.D):
+        ys.append(resample(question.y_coords[j], question.at, question.ys[j]))
+        masks.append(resample(question.y_coords[j], question.at, question.y_masks[j]))
+    result = np.zeros(ys[0].shape)
+    for s in range(result.shape[0]):
+        for c in range(result.shape[1]):
+            observed = [y[s, c] for y, mask in zip(ys, masks, strict=True) if mask[s, c]]
+            result[s, c] = np.mean(observed if observed else [y[s, c] for y in ys])
+    return result
+
+
+def nearest_index_of_pair(question):
+    """j_*: the example whose input is nearest to the query, the first on ties."""
+    sigma = air_scale(question)
+    best, best_distance = 0, np.inf
+    for j in range(question.D):
+        d = distance(question, j, question.query, question.query_coords, sigma)
+        if d < best_distance:
+            best, best_distance = j, d
+    return best
+
+
+def nearest_output(question):
+    """y_{j_*} as it is stored (eq. supp_air_query_candidates)."""
+    j = nearest_index_of_pair(question)
+    return resample(question.y_coords[j], question.at, question.ys[j])
+
+
+LEAVES = {
+    "last_frame": last_frame,
+    "first_frame": first_frame,
+    "copy_query": copy_query,
+    "mean_output": mean_output,
+    "nearest_output": nearest_output,
+}
