@@ -77,7 +77,14 @@ def call(name: str, a: Node) -> Node:
 
 def simplify(root: Node) -> Node:
     """The same expression with arithmetic on numbers done and neutral elements gone."""
-    rules = {"add": add, "sub": subtract, "mul": multiply, "div": divide, "pow": power, "neg": negate}
+    rules: dict[str, Callable[..., Node]] = {
+        "add": add,
+        "sub": subtract,
+        "mul": multiply,
+        "div": divide,
+        "pow": power,
+        "neg": negate,
+    }
     done: dict[int, Node] = {}
 
     def visit(node: Node) -> Node:
@@ -85,7 +92,7 @@ def simplify(root: Node) -> Node:
             return node
         if id(node) not in done:
             args = list(map(visit, node.args))
-            rule: Callable[..., Node] | None = rules.get(node.op)
+            rule = rules.get(node.op)
             done[id(node)] = rule(*args) if rule else Node(node.op, tuple(args))
         return done[id(node)]
 

@@ -64,11 +64,11 @@ class Flux:
     def slope_tape(self) -> Tape:
         return compile_tape(self.slope_root, self.parameters)
 
-    def __call__(self, u: Any, parameters: Sequence[Any] = ()) -> Any:
+    def __call__(self, u: Any, parameters: Sequence[Any] | Array = ()) -> Any:
         """f(u), with numpy."""
         return self.tape.evaluate(u, parameters)
 
-    def slope(self, u: Any, parameters: Sequence[Any] = ()) -> Any:
+    def slope(self, u: Any, parameters: Sequence[Any] | Array = ()) -> Any:
         """f'(u), with numpy."""
         return self.slope_tape.evaluate(u, parameters)
 
@@ -159,7 +159,7 @@ def _watched(root: Node) -> Iterator[tuple[str, Node]]:
 def _zeros(root: Node, names: tuple[str, ...], u: Array, row: Array) -> Iterator[tuple[str, float]]:
     for what, node in _watched(root):
         if node.op == "name" and node.name != VARIABLE:
-            constant = Tape.evaluate(compile_tape(node, names), u[:1], row)
+            constant = compile_tape(node, names).evaluate(u[:1], row)
             if constant[0] == 0:
                 yield what, float(u[0])
             continue

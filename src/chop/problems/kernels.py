@@ -6,8 +6,8 @@ spin, and slow down torch in the same or in another process by an order of magni
 interpreter lock, so callers who want more cores use ordinary threads or processes.
 
 One trajectory (100 points, a few registers) stays in the first-level cache, and inner loops are plain
-enough to be vectorised. No reordering of floating-point sums is allowed (no fastmath): non-finite values
-must stay visible, and results must not depend on the batch.
+enough to be vectorised. No fastmath of any kind: non-finite values must stay visible, and with fused
+multiply-adds allowed a freshly compiled kernel and the same one from the disk cache differ in last bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
 # reduction, or not finite, the whole vector goes to the C library.
 _TWO_OVER_PI = 2.0 / math.pi
 _HALF_PI_1 = 1.5707963267341256  # pi/2 in three parts: k times the first is exact for moderate k
-_HALF_PI_2 = 6.0771005065061922e-11
+_HALF_PI_2 = 6.077100506303966e-11
 _HALF_PI_3 = 2.0222662487959506e-21
 _FAST_ANGLE = 1e5
 _LOG2_E = 1.0 / math.log(2.0)
@@ -199,7 +199,9 @@ def _advance(u, base, keep, step, result, code, registers, speed, right, left, e
         right[i], right[n + 2 + i] = right[n + i], right[2 + i]
         left[i], left[n + 2 + i] = left[n + i], left[2 + i]
     for i in range(n):  # interface i lies between points i - 1 and i
-        edge[i] = _upwind(right[i], right[i + 1], right[i + 2]) + _upwind(left[i + 3], left[i + 2], left[i + 1])
+        edge[i] = _upwind(right[i], right[i + 1], right[i + 2]) + _upwind(
+            left[i + 3], left[i + 2], left[i + 1]
+        )
     edge[n] = edge[0]
     for i in range(n):
         out[i] = base[i] + keep * ((u[i] - base[i]) - step * (edge[i + 1] - edge[i]))

@@ -150,9 +150,7 @@ def _unfit(start: Array, span: Range) -> dict[int, str]:
     return reasons
 
 
-def _why(
-    law: Flux, status: int, start: Array, row: Array, speed: float, local: bool, max_steps: int
-) -> str:
+def _why(law: Flux, status: int, start: Array, row: Array, speed: float, local: bool, max_steps: int) -> str:
     if status == 2:
         return f"would need more than {max_steps} steps"
     reason = "became non-finite"

@@ -21,13 +21,9 @@ from chop.problems.expression import VARIABLE, Node
 Array = NDArray[np.float64]
 
 # The numbers are the compiled interpreter's (kernels.py).
-OPCODES = {
-    name: code
-    for code, name in enumerate(
-        ("add", "sub", "mul", "div", "pow", "neg", "sin", "cos", "tan", "sinh", "cosh", "tanh")
-        + ("exp", "log", "sqrt", "abs", "atan", "sign")
-    )
-}
+_ARITHMETIC = ("add", "sub", "mul", "div", "pow", "neg")
+_FUNCTIONS = ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "abs", "atan", "sign")
+OPCODES = {name: code for code, name in enumerate((*_ARITHMETIC, *_FUNCTIONS))}
 MAX_INSTRUCTIONS = 4000
 _MAX_UNROLLED_POWER = 16  # u**n as multiplications: faster and, for negative u, exact in sign
 
@@ -41,7 +37,10 @@ _NUMPY: dict[str, Any] = {
     "abs": np.abs,
     "atan": np.arctan,
     "sign": np.sign,
-    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "sqrt")},
+    **{
+        name: getattr(np, name)
+        for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "sqrt")
+    },
 }
 _BY_CODE = [_NUMPY[name] for name in OPCODES]
 
@@ -60,7 +59,7 @@ class Tape:
     registers: int
     result: int
 
-    def evaluate(self, u: Any, parameters: Sequence[Any] = ()) -> Any:
+    def evaluate(self, u: Any, parameters: Sequence[Any] | Array = ()) -> Any:
         """The expression with numpy, for any u (complex too); parameters broadcast against it."""
         if len(parameters) != self.parameters:
             raise FluxError(f"this flux has {self.parameters} parameters, {len(parameters)} were given")

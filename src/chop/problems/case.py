@@ -1,0 +1,78 @@
+"""A batch of questions with their true answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chop.problems.errors import ProblemError
+from chop.prompt import Field, Prompt
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Prompts (batched over n), the target ``(n, m, c)``, and how the truth was made.
+
+    ``trajectory`` is ``(n, frames, points)`` where there is one: its first frames are the prompt's own.
+    ``meta`` says what was asked for, in plain values; ``rows`` has one entry for each of the n questions
+    (index, start time, splitting speed, ...).
+    """
+
+    prompt: Prompt
+    target: Tensor
+    trajectory: Tensor | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    rows: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.target.shape != self.prompt.answer_shape:
+            raise ProblemError(
+                f"the target is {tuple(self.target.shape)} but the prompt asks for "
+                f"{tuple(self.prompt.answer_shape)}"
+            )
+
+    def __len__(self) -> int:
+        return int(self.target.shape[0])
+
+    def __getitem__(self, index: slice) -> Case:
+        """Some of the questions, by a slice."""
+        if not isinstance(index, slice):
+            raise ProblemError("a case is cut by slices: case[3:4], not case[3]")
+        return replace(
+            self,
+            prompt=self.prompt[index],
+            target=self.target[index],
+            trajectory=None if self.trajectory is None else self.trajectory[index],
+            rows={name: values[index] for name, values in self.rows.items()},
+        )
+
+    def pairs(self) -> tuple[Field, Field]:
+        """All D + 1 pairs, the query and its target last: what one pretraining step needs."""
+        prompt = self.prompt
+
+        def joined(examples: Field, coords: Tensor, values: Tensor) -> Field:
+            same = bool(torch.equal(examples.coords[..., 0, :, :], coords))
+            where = (
+                coords.unsqueeze(-3)
+                if same and _repeats(examples.coords)
+                else torch.cat([examples.coords, coords.unsqueeze(-3)], dim=-3)
+            )
+            return Field(where, torch.cat([examples.values, values.unsqueeze(-3)], dim=-3))
+
+        return (
+            joined(prompt.inputs, prompt.query.coords, prompt.query.values),
+            joined(prompt.outputs, prompt.at, self.target),
+        )
+
+
+def _repeats(coords: Tensor) -> bool:
+    """Whether the example axis only repeats itself (and costs nothing)."""
+    return coords.stride(-3) == 0
+
+
+__all__ = ["Case"]
