@@ -14,6 +14,7 @@ from chop.errors import ChopError
 from chop.prompt import Prompt
 
 StageKind = Literal["leaf", "transform", "projection", "validator", "mixture", "held_out"]
+Moment = Literal["enter", "leave", "answer", "again"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +48,9 @@ class Step:
 
     stage: Stage
     number: int
-    """The stage's number, from 1, in the order in which stages begin."""
+    """The stage's number, from 1, in the order in which stages are first told of."""
     depth: int
-    moment: Literal["enter", "leave", "answer", "again"]
+    moment: Moment
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,24 +79,25 @@ class Trace:
         """
         numbers: dict[int, int] = {}
 
+        def step(stage: Stage, depth: int, moment: Moment) -> Step:
+            return Step(stage, numbers.setdefault(id(stage), len(numbers) + 1), depth, moment)
+
         def walk(stage: Stage, depth: int) -> Iterator[Step]:
-            again = id(stage) in numbers
-            number = numbers.setdefault(id(stage), len(numbers) + 1)
-            if again:
-                yield Step(stage, number, depth, "again")
+            if id(stage) in numbers:
+                yield step(stage, depth, "again")
             elif stage.kind == "transform":
-                yield Step(stage, number, depth, "enter")
+                yield step(stage, depth, "enter")
                 yield from walk(stage.children[0], depth)
-                yield Step(stage, number, depth, "leave")
+                yield step(stage, depth, "leave")
             elif stage.kind == "projection":
                 yield from walk(stage.children[0], depth)
-                yield Step(stage, number, depth, "answer")
+                yield step(stage, depth, "answer")
             else:
                 if stage.children:
-                    yield Step(stage, number, depth, "enter")
+                    yield step(stage, depth, "enter")
                 for child in stage.children:
                     yield from walk(child, depth + 1)
-                yield Step(stage, number, depth, "answer")
+                yield step(stage, depth, "answer")
 
         yield from walk(self.root, 0)
 
@@ -202,7 +204,7 @@ def _number(tensor: Tensor) -> str:
     if flat.numel() == 1:
         return f"{flat.item():.4g}"
     if flat.numel() <= 16:
-        return "[" + " ".join(f"{v:.3g}" for v in flat.tolist()) + "]"
+        return "[" + " ".join(f"{v:.4g}" for v in flat.tolist()) + "]"
     return f"{flat.min().item():.3g} .. {flat.max().item():.3g}"
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .grids import resample
+from .grids import first_smallest, resample
 from .scales import EPS
 from .simplex import minimize_on_simplex
 
@@ -57,8 +57,9 @@ def chop_conservation(question, model):
     # Shift.
     x_bar = x_D - x_D.mean(axis=0)
     y_bar = y_D - y_D.mean(axis=0)
-    errors = {r: np.sum((shift(x_bar, r) - y_bar) ** 2) for r in range(-(N_x // 4), N_x // 4 + 1)}
-    s = min(r for r in errors if errors[r] == min(errors.values()))
+    shifts = range(-(N_x // 4), N_x // 4 + 1)
+    errors = [np.sum((shift(x_bar, r) - y_bar) ** 2) for r in shifts]
+    s = shifts[first_smallest(errors, np.sum(x_bar**2) + np.sum(y_bar**2))]
     x_s = [shift(question.xs[i - 1], -(i - 1) * s) for i in range(1, D + 1)]
     y_s = [shift(question.ys[i - 1], -i * s) for i in range(1, D + 1)]
     query_s = shift(question.query, -D * s)
@@ -201,7 +202,7 @@ def candidate_combination(ys, held, query):
 def nearest_example(inputs, asked, sigma):
     """j_h and j_* (eq. supp_air_holdout_distance): the position in `inputs`, the first on ties."""
     d = [np.mean(((x - asked) / sigma) ** 2) for x in inputs]
-    return d.index(min(d))
+    return first_smallest(d, min(d))
 
 
 def feature_scale(inputs):

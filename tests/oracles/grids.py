@@ -32,3 +32,12 @@ def distance(question, j, values, coords, scale):
     """d_j* (eq. residual_transfer_distance, supp_air_holdout_distance): mean squared scaled difference."""
     difference = resample(question.x_coords[j], coords, question.xs[j]) - values
     return np.mean((difference / scale) ** 2)
+
+
+def first_smallest(costs, size):
+    """The first cost that is the smallest up to rounding; `size` is that of the terms it was summed from.
+
+    Costs that are equal on paper come out unequal by the order of summation; that must not decide.
+    """
+    bound = min(costs) + 64 * np.finfo(float).eps * size
+    return next(i for i, cost in enumerate(costs) if cost <= bound)

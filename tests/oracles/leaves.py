@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .grids import distance, resample
+from .grids import distance, first_smallest, resample
 from .prompt import time_axis
 from .scales import air_scale
 
@@ -54,12 +54,10 @@ def mean_output(question):
 def nearest_index_of_pair(question):
     """j_*: the example whose input is nearest to the query, the first on ties."""
     sigma = air_scale(question)
-    best, best_distance = 0, np.inf
-    for j in range(question.D):
-        d = distance(question, j, question.query, question.query_coords, sigma)
-        if d < best_distance:
-            best, best_distance = j, d
-    return best
+    distances = [
+        distance(question, j, question.query, question.query_coords, sigma) for j in range(question.D)
+    ]
+    return first_smallest(distances, min(distances))
 
 
 def nearest_output(question):

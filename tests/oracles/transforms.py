@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .grids import coincide
+from .grids import coincide, first_smallest
 from .prompt import Question, visible_values
 from .scales import EPS, conservation_scale, mfc_scale, sample_std
 
@@ -101,12 +101,9 @@ def displacement(x, y):
     n = len(x)
     x_bar = x - np.mean(x, axis=0)
     y_bar = y - np.mean(y, axis=0)
-    best, best_error = None, np.inf
-    for r in range(-(n // 4), n // 4 + 1):
-        error = np.sum((shift(x_bar, r) - y_bar) ** 2)
-        if error < best_error:
-            best, best_error = r, error
-    return best
+    shifts = range(-(n // 4), n // 4 + 1)
+    errors = [np.sum((shift(x_bar, r) - y_bar) ** 2) for r in shifts]
+    return shifts[first_smallest(errors, np.sum(x_bar**2) + np.sum(y_bar**2))]
 
 
 def latest_pair(question):

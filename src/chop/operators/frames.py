@@ -12,6 +12,7 @@ from torch import Tensor
 from chop.declare import choice
 from chop.errors import ProgramError
 from chop.grids import same_grid
+from chop.operators.statistics import first_smallest
 from chop.program import Frame, Transform
 from chop.prompt import Field, Prompt, lean
 
@@ -154,7 +155,8 @@ def _estimated_shift(prompt: Prompt, refine: bool) -> Tensor:
     points = torch.arange(n, device=before.device)
     rolled = before[..., (points - shifts[:, None]) % n, :]
     costs = (rolled - after.unsqueeze(-3)).square().sum(dim=(-1, -2))
-    best = costs[..., 1:-1].argmin(dim=-1)
+    size = before.square().sum(dim=(-1, -2)) + after.square().sum(dim=(-1, -2))
+    best = first_smallest(costs[..., 1:-1], size)
     whole = best - reach
     if not refine:
         return whole

@@ -11,7 +11,7 @@ from torch import Tensor
 from chop.declare import number
 from chop.errors import ProgramError
 from chop.grids import nearest_index, resample
-from chop.operators.statistics import feature_distance
+from chop.operators.statistics import feature_distance, nearest_example
 from chop.program import Leaf, Notes
 from chop.prompt import Field, Prompt, lean
 
@@ -87,7 +87,7 @@ class NearestOutput(Leaf):
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         values, _ = outputs_at(prompt)
-        nearest = feature_distance(prompt).argmin(dim=-1)
+        nearest = nearest_example(feature_distance(prompt))
         index = nearest[..., None, None, None].expand(*nearest.shape, 1, *values.shape[-2:])
         return values.gather(-3, index).squeeze(-3), {"example": nearest}
 

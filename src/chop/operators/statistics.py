@@ -23,6 +23,18 @@ def machine_epsilon(prompt: Prompt) -> float:
     return torch.finfo(prompt.dtype).eps
 
 
+def first_smallest(costs: Tensor, size: Tensor) -> Tensor:
+    """The first cost ``(..., R)`` that is the smallest up to rounding, as an index ``(...)``.
+
+    ``size`` ``(...)`` is that of the terms the costs were summed from. Costs that are equal on paper
+    come out unequal by the order of summation; that must not decide.
+    """
+    slack = 64 * torch.finfo(costs.dtype).eps * size
+    smallest = costs.amin(dim=-1) + slack
+    # argmax gives the first True; with NaN costs nothing is True and it gives 0.
+    return (costs <= smallest.unsqueeze(-1)).to(torch.uint8).argmax(dim=-1)
+
+
 @dataclass(frozen=True, eq=False)
 class Visible:
     """All values a model sees of each query: inputs, outputs and query, all channels, ``(...)``."""
@@ -94,6 +106,11 @@ def input_distances(inputs: Field, target: Field, scale: Tensor) -> Tensor:
         difference = resample(inputs.values.select(-3, d), index) - target.values
         distances.append((difference / scale).square().mean(dim=(-1, -2)))
     return torch.stack(distances, dim=-1)
+
+
+def nearest_example(distances: Tensor) -> Tensor:
+    """The position of the smallest distance ``(..., D)``, the first on ties."""
+    return first_smallest(distances, distances.amin(dim=-1))
 
 
 def feature_distance(prompt: Prompt) -> Tensor:
