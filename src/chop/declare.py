@@ -38,7 +38,7 @@ class Param:
             "whole": f"a whole number from {self.low} to {self.high}",
             "flag": "True or False",
             "choice": "one of " + ", ".join(f'"{option}"' for option in self.options),
-            "indices": f"a tuple of whole numbers from {self.low} to {self.high}",
+            "indices": f"a tuple of at most 64 whole numbers from {self.low} to {self.high}",
             "program": "a program",
             "programs": f"at least {self.at_least} programs",
         }[self.kind]
@@ -59,7 +59,7 @@ class Param:
                 return value
             case "choice" if isinstance(value, str) and value in self.options:
                 return value
-            case "indices" if isinstance(value, tuple):
+            case "indices" if isinstance(value, tuple) and len(value) <= 64:
                 if all(isinstance(v, int) and not isinstance(v, bool) and self._inside(v) for v in value):
                     return value
             case "program" if isinstance(value, Operator) and value.role == "program":
@@ -133,9 +133,7 @@ class Operator(ABC):
             try:
                 object.__setattr__(self, key, param.check(given))
             except ValueError as error:
-                raise ProgramError(
-                    f"{self.name}: {key} must be {error}, not {_shown(given)}"
-                ) from None
+                raise ProgramError(f"{self.name}: {key} must be {error}, not {_shown(given)}") from None
 
     @classmethod
     def params(cls) -> dict[str, Param]:

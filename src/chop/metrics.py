@@ -13,7 +13,7 @@ from chop.errors import ChopError
 def rel_l2(answer: Tensor, target: Tensor) -> Tensor:
     """Relative L2 error over points and channels: ``(..., m, c) -> (...)``."""
     _need_same_shape(answer, target)
-    return (answer - target).flatten(-2).norm(dim=-1) / target.flatten(-2).norm(dim=-1)
+    return (answer - target).square().sum(dim=(-1, -2)).sqrt() / target.square().sum(dim=(-1, -2)).sqrt()
 
 
 def rmse(answer: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -52,7 +52,8 @@ class Paired:
     def __str__(self) -> str:
         return (
             f"{self.base_mean:.4g} ± {self.base_deviation:.2g} -> {self.mean:.4g} ± {self.deviation:.2g} "
-            f"({self.reduction:+.1f} % reduction; {self.lower} lower, {self.equal} equal, {self.higher} higher)"
+            f"({self.reduction:+.1f} % reduction; "
+            f"{self.lower} lower, {self.equal} equal, {self.higher} higher)"
         )
 
 
@@ -65,8 +66,8 @@ def paired(base: Tensor, method: Tensor) -> Paired:
     bad = ~(torch.isfinite(base) & torch.isfinite(method))
     if bool(bad.any()):
         raise ChopError(
-            f"{int(bad.sum())} of {bad.numel()} errors are not finite; leave those cases out of both, or say how "
-            "they count"
+            f"{int(bad.sum())} of {bad.numel()} errors are not finite; leave those cases out of both, "
+            "or say how they count"
         )
     nan = float("nan")
     return Paired(

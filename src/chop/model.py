@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+import torch.utils.dlpack
 from torch import Tensor, nn
 
 from chop.errors import ChopError, ModelError
@@ -107,7 +108,7 @@ def from_jax(function: Callable[..., Any]) -> FrozenModel:
 
     def model(prompt: Prompt, /) -> Tensor:
         given = [jax.dlpack.from_dlpack(part.contiguous()) for part in arrays(prompt)]
-        answer = torch.from_dlpack(compiled(*given))
+        answer = torch.utils.dlpack.from_dlpack(compiled(*given))
         return answer.reshape(prompt.answer_shape).to(device=prompt.device, dtype=prompt.dtype)
 
     return model

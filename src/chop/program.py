@@ -396,8 +396,8 @@ class Fit(Task):
     prompt: Prompt
 
     def steps(self) -> Steps:
+        yield []
         return self.transform.fit(self.prompt)
-        yield  # no needs of its own: the line makes this a generator
 
 
 # Running.
@@ -497,8 +497,7 @@ def _stages(record: Record) -> Callable[[Task], Stage]:
         return [
             need
             for need in dict.fromkeys(record.needs.get(task, []))
-            if isinstance(need, Answer)
-            or (isinstance(need, HeldOut) and not need.program.reports_held_out)
+            if isinstance(need, Answer) or (isinstance(need, HeldOut) and not need.program.reports_held_out)
         ]
 
     def answer_stage(task: Answer) -> Stage:

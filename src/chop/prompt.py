@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from chop.errors import PromptError
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Graph:
         if edges.ndim != 2 or edges.shape[0] != 2 or edges.is_floating_point():
             raise PromptError(f"Graph.edges must be (2, E) integers, not {edges.dtype} {_shape(edges)}")
         edges = edges.long()
-        if edges.numel() and not (0 <= int(edges.min()) and int(edges.max()) < self.size):
+        if edges.numel() and not (int(edges.min()) >= 0 and int(edges.max()) < self.size):
             raise PromptError(
                 f"Graph.edges must name points 0..{self.size - 1}, "
                 f"but they reach from {int(edges.min())} to {int(edges.max())}"
@@ -400,7 +402,7 @@ def lean(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _unchecked(cls: type[Any], **fields: Any) -> Any:
+def _unchecked(cls: type[_T], **fields: Any) -> _T:
     """An instance of a self-checking class from parts known to fit."""
     made = object.__new__(cls)
     for name, value in fields.items():

@@ -106,12 +106,17 @@ def _syntax(text: str) -> ast.expr:
             warnings.simplefilter("ignore")  # Python comments on odd literals such as 1or 2
             tree = ast.parse(stripped, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        column = getattr(error, "offset", None) or 1
+        place = getattr(error, "offset", None)
+        column = len(stripped) + 1 if place == 0 else place or 1  # 0: the text ends too early
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise ParseError(f"this is not an expression ({reason})", text, column + offset) from None
+    names = 0
     for node in ast.walk(tree):
         if hasattr(node, "col_offset"):
             node.col_offset += offset
+        names += isinstance(node, ast.Name)
+    if names > MAX_SIZE:  # before anything recurses into it
+        raise ParseError(f"the text names more than {MAX_SIZE} operators", text, 1)
     return tree
 
 
@@ -130,9 +135,7 @@ class _Reader:
             case ast.Name():
                 return self._make(node, node, [], {})
             case ast.Call(func=ast.Name() as name):
-                arguments = [self.read(argument) for argument in node.args if self._is_plain(argument)]
-                options = self._options(node)
-                return self._make(name, node, arguments, options)
+                return self._make(name, node, [self.read(part) for part in node.args], self._options(node))
             case ast.BinOp(op=ast.BitOr()):
                 left, right = self.read(node.left), self.read(node.right)
                 try:
@@ -142,11 +145,6 @@ class _Reader:
         raise self._fail(
             f"{_named(node)} cannot stand here; allowed are operator names, calls of them and |", node
         )
-
-    def _is_plain(self, argument: ast.expr) -> bool:
-        if isinstance(argument, ast.Starred):
-            raise self._fail("arguments cannot be starred", argument)
-        return True
 
     def _options(self, node: ast.Call) -> dict[str, Any]:
         options: dict[str, Any] = {}
@@ -160,14 +158,17 @@ class _Reader:
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as value):
                 return value
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=ast.Constant(value=int() | float() as value)):
+            case ast.UnaryOp(
+                op=ast.USub() | ast.UAdd() as sign, operand=ast.Constant(value=int() | float() as value)
+            ):
                 if isinstance(value, bool):
                     raise self._fail("only numbers carry a sign", node)
                 return -value if isinstance(sign, ast.USub) else value
             case ast.Tuple(elts=parts):
                 return tuple(self._value(part) for part in parts)
         raise self._fail(
-            f"{_named(node)} is not a value; allowed are numbers, strings, True, False and tuples of them", node
+            f"{_named(node)} is not a value; allowed are numbers, strings, True, False and tuples of them",
+            node,
         )
 
     def _make(
@@ -192,10 +193,9 @@ class _Reader:
             else:
                 raise self._fail(f"{name.id} needs a program: {param.doc}", node)
         if rest:
+            taken = {0: "no program", 1: "one program"}[len(arguments) - len(rest)]
             raise self._fail(
-                f"{name.id} takes {len(arguments) - len(rest) or 'no'} program"
-                f"{'s' * (len(arguments) - len(rest) != 1)}, not {len(arguments)}; options are written name=value",
-                node,
+                f"{name.id} takes {taken}, not {len(arguments)}; options are written name=value", node
             )
         try:
             return operator(**given)

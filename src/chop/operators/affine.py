@@ -90,8 +90,8 @@ class Normalize(Transform):
             outputs = self._statistics(prompt.outputs.values, prompt)
         elif prompt.inputs.channels != prompt.outputs.channels:
             raise ProgramError(
-                f"normalize maps {prompt.inputs.channels} input channels and {prompt.outputs.channels} output "
-                "channels alike, which needs equally many; use normalize(separate=True)"
+                f"normalize maps {prompt.inputs.channels} input channels and {prompt.outputs.channels} "
+                "output channels alike, which needs equally many; use normalize(separate=True)"
             )
         else:
             outputs = inputs

@@ -32,7 +32,8 @@ class Increment(Transform):
                 f"{prompt.outputs.channels} channels"
             )
         if not (
-            same_grid(prompt.query.coords, prompt.at) and same_grid(prompt.inputs.coords, prompt.outputs.coords)
+            same_grid(prompt.query.coords, prompt.at)
+            and same_grid(prompt.inputs.coords, prompt.outputs.coords)
         ):
             raise ProgramError("increment subtracts inputs from outputs and needs them on one grid")
         inputs, query = prompt.inputs.values, prompt.query.values

@@ -185,7 +185,8 @@ def _spectral_shift(values: Tensor, shift: Tensor) -> Tensor:
         modes[-1] = 0
     angle = -2 * math.pi / n * modes * shift.to(values.dtype).unsqueeze(-1)
     phases = torch.polar(torch.ones_like(angle), angle)
-    return torch.fft.irfft(torch.fft.rfft(values, dim=-2) * phases.unsqueeze(-1), n=n, dim=-2)
+    shifted: Tensor = torch.fft.irfft(torch.fft.rfft(values, dim=-2) * phases.unsqueeze(-1), n=n, dim=-2)
+    return shifted
 
 
 def _ascending(coords: Tensor) -> Tensor:

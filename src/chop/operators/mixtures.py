@@ -29,7 +29,9 @@ class Select(Validator):
     """
 
     name: ClassVar[str] = "select"
-    law: ClassVar[str] = "The answer is that of one branch, with an in-context error no larger than the last's."
+    law: ClassVar[str] = (
+        "The answer is that of one branch, with an in-context error no larger than the last's."
+    )
     branches: tuple[Program, ...] = programs("what is chosen from; the last is the fallback", at_least=2)
     pad: bool = flag(True, _PAD)
     gap: int = whole(0, 0, 8, _GAP)

@@ -138,7 +138,9 @@ class Debias(Validator):
         d = prompt.examples
         bias = self._bias(prompt, residuals, prompt.at)
         others = [
-            self._bias(prompt, _pairs(residuals, [j for j in range(d) if j != h]), outputs.coords.select(-3, h))
+            self._bias(
+                prompt, _pairs(residuals, [j for j in range(d) if j != h]), outputs.coords.select(-3, h)
+            )
             for h in range(d)
         ]
         size = bias.square().mean(dim=(-1, -2)).sqrt()

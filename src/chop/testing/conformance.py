@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -46,17 +46,18 @@ class OperatorConformance(_OnPrompts):
     """Subclass with ``operators``: instances to check, one for each setting that matters."""
 
     operators: ClassVar[Sequence[Operator]] = ()
-    model: ClassVar[Callable[[Prompt], Tensor]] = staticmethod(toy_model)
+
+    def model(self, prompt: Prompt, /) -> Tensor:
+        """What stands for the frozen model."""
+        return toy_model(prompt)
 
     def as_program(self, operator: Operator) -> Program:
         """The operator around the model, as small as it can be."""
-        match operator:
-            case Transform():
-                made = pipe(operator, Icon())
-            case Projection():
-                made = pipe(Icon(), operator)
-            case _:
-                made = operator
+        made: object = operator
+        if isinstance(operator, Transform):
+            made = pipe(operator, Icon())
+        elif isinstance(operator, Projection):
+            made = pipe(Icon(), operator)
         assert isinstance(made, Program)
         return made
 

@@ -58,7 +58,11 @@ def make_prompt(
         query = Field(coords.to(dtype), frames.values[..., -1, :, :])
         return Prompt(inputs=pairs[0], outputs=pairs[1], query=query, at=coords)
     query = functions(batch, coords, c_in)
-    asked = torch.rand(*batch, *at.shape, generator=random, dtype=torch.float64) if own_grids and dimensions < 3 else at
+    asked = (
+        torch.rand(*batch, *at.shape, generator=random, dtype=torch.float64)
+        if own_grids and dimensions < 3
+        else at
+    )
     return Prompt(
         inputs=functions((*batch, examples), coords, c_in),
         outputs=functions((*batch, examples), at, c_out),

@@ -70,7 +70,7 @@ def program_values(max_leaves: int = 6) -> SearchStrategy[Program]:
         projected = st.builds(lambda p, q: p | q, inner, projections)
         return st.one_of([wrapped, projected, *map(branch, branching)])
 
-    start = st.one_of([st.builds(leaf, **parameters(leaf)) for leaf in leaves])
+    start: SearchStrategy[Any] = st.one_of([st.builds(leaf, **parameters(leaf)) for leaf in leaves])
     return st.recursive(start, grow, max_leaves=max_leaves)
 
 
