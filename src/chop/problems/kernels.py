@@ -1,13 +1,14 @@
-"""The compiled part: the tape interpreter and WENO3 / SSP-RK3 time stepping, one trajectory at a time.
+"""The compiled part: the tape interpreter, WENO3 / SSP-RK3 time stepping, and a matrix product.
 
 Everything compiled lives in this one file, because numba's disk cache only notices changes of the file
 a function is in. The kernels use one thread and never start numba's thread pool: idle OpenMP workers
 spin, and slow down torch in the same or in another process by an order of magnitude. They let go of the
 interpreter lock, so callers who want more cores use ordinary threads or processes.
 
-One trajectory (100 points, a few registers) stays in the first-level cache, and inner loops are plain
-enough to be vectorised. No fastmath of any kind: non-finite values must stay visible, and with fused
-multiply-adds allowed a freshly compiled kernel and the same one from the disk cache differ in last bits.
+Trajectories are followed one at a time: 100 points and a few registers stay in the first-level cache, and
+the inner loops are plain enough to be vectorised. No fastmath of any kind: non-finite values must stay
+visible, and with fused multiply-adds allowed a freshly compiled kernel and the same one from the disk
+cache differ in last bits.
 """
 
 from __future__ import annotations
@@ -288,4 +289,31 @@ def integrate(  # type: ignore[no-untyped-def]
             reached[row] = t
 
 
-__all__ = ["integrate", "run_tape"]
+@_compiled
+def matrix_product(rows, matrix, out):  # type: ignore[no-untyped-def]
+    """out = rows @ matrix, every sum in one fixed order, in strips of columns that fit the cache.
+
+    A row's result does not depend on the other rows nor on the number of threads, as BLAS's does; nor
+    does this ever wait for threads that somebody else keeps busy.
+    """
+    count, nodes = rows.shape
+    columns, strip = matrix.shape[1], 128
+    for first in range(0, columns, strip):
+        width = min(strip, columns - first)
+        for i in range(count):
+            total = out[i, first : first + width]
+            total[:] = 0.0
+            for m in range(0, nodes - nodes % 4, 4):
+                w0, w1, w2, w3 = rows[i, m], rows[i, m + 1], rows[i, m + 2], rows[i, m + 3]
+                k0 = matrix[m, first : first + width]
+                k1 = matrix[m + 1, first : first + width]
+                k2 = matrix[m + 2, first : first + width]
+                k3 = matrix[m + 3, first : first + width]
+                for j in range(width):
+                    total[j] += (w0 * k0[j] + w1 * k1[j]) + (w2 * k2[j] + w3 * k3[j])
+            for m in range(nodes - nodes % 4, nodes):
+                for j in range(width):
+                    total[j] += rows[i, m] * matrix[m, first + j]
+
+
+__all__ = ["integrate", "matrix_product", "run_tape"]
