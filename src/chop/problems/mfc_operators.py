@@ -49,6 +49,7 @@ FAMILIES = {
 
 
 def family_named(name: str) -> Family:
+    """The family, or an error that lists them."""
     if name not in FAMILIES:
         raise ProblemError(f"family must be one of {', '.join(FAMILIES)}, not {name!r}")
     return FAMILIES[name]
@@ -95,11 +96,13 @@ def as_case(
 
 
 def input_grid(family: Family, given: SubGrid | None) -> SubGrid:
+    """Where the inputs of a family are given, unless somebody says otherwise."""
     window = family.input_window or _START
     return _checked(given, window, "inputs") if given else even_grid(window)
 
 
 def output_grid(family: Family, given: SubGrid | None) -> SubGrid:
+    """Where the outputs of a family are given, unless somebody says otherwise."""
     return _checked(given, family.output_window, "outputs") if given else even_grid(family.output_window)
 
 

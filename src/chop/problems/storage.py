@@ -1,0 +1,243 @@
+"""Cases on disk (HDF5): written whole or not at all, read in pieces.
+
+A file is written under another name and renamed when its last byte is on the disk, and it says itself
+that it is complete. Whatever interrupts a write (Ctrl-C, a full disk, kill -9) leaves either the old file
+or none, and at most a hidden ``.partial`` file that no reader accepts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from chop.problems.case import Case
+from chop.problems.errors import DataError
+from chop.prompt import Axis, Field, Prompt
+
+FORMAT = "chop cases"
+VERSION = 1
+
+
+def write_cases(
+    path: str | Path,
+    cases: Iterable[Case],
+    *,
+    command: str = "",
+    overwrite: bool = False,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> Path:
+    """Write consecutive pieces of one data set, as they come; nothing is held but the present piece.
+
+    ``progress`` hears the number of rows after each piece. ``command`` is kept with the file, beside all
+    settings the cases carry: everything needed to make it again.
+    """
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise DataError(f"{target} exists already; choose another name or ask to overwrite it")
+    if not target.parent.is_dir():
+        raise DataError(f"there is no folder {target.parent} to write {target.name} into")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error.strerror}") from None
+    os.close(handle)
+    partial = Path(name)
+    try:
+        with h5py.File(partial, "w") as file:
+            _fill(file, cases, command, progress)
+        _to_disk(partial)
+        partial.chmod(0o666 & ~_umask())
+        partial.replace(target)
+        _to_disk(target.parent)
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _fill(file: Any, cases: Iterable[Case], command: str, progress: Callable[[int], None]) -> None:
+    file.attrs["format"], file.attrs["version"], file.attrs["complete"] = FORMAT, VERSION, False
+    file.attrs["command"] = command
+    file.attrs["made_with"] = json.dumps({name: _version(name) for name in _PACKAGES})
+    settings: dict[str, Any] = {}
+    rows = 0
+    for case in cases:
+        if not settings:
+            settings = dict(case.meta)
+            settings["axes"] = [[axis.name, axis.period] for axis in case.prompt.axes or ()]
+        else:
+            settings["n"] = settings.get("n", rows) + case.meta.get("n", len(case))
+            settings["failures"] = [*settings.get("failures", []), *case.meta.get("failures", [])]
+        for name, values, shared in _parts(case):
+            _append(file, name, values, rows, shared)
+        rows += len(case)
+        progress(rows)
+    if not rows:
+        raise DataError("there are no cases to write")
+    file.attrs["rows"] = rows
+    file.attrs["settings"] = json.dumps(settings)
+    file.attrs["complete"] = True
+
+
+_PACKAGES = ("chain-of-operators", "numpy", "numba", "torch", "h5py")
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _parts(case: Case) -> Iterator[tuple[str, np.ndarray[Any, Any], bool]]:
+    """Every array of a case, by name; shared ones are stored once, without the leading axis."""
+    prompt = case.prompt
+    for name, part in (("inputs", prompt.inputs), ("outputs", prompt.outputs), ("query", prompt.query)):
+        yield f"{name}/values", _numpy(part.values), False
+        yield f"{name}/coords", *_shareable(part.coords)
+        if part.mask is not None:
+            yield f"{name}/mask", _numpy(part.mask), False
+    yield "at", *_shareable(prompt.at)
+    assert prompt.times is not None
+    yield "times", *_shareable(prompt.times)
+    yield "target", _numpy(case.target), False
+    if case.trajectory is not None:
+        yield "trajectory", _numpy(case.trajectory), False
+    for name, values in case.rows.items():
+        yield f"rows/{name}", np.asarray(values), False
+
+
+def _shareable(tensor: Tensor) -> tuple[np.ndarray[Any, Any], bool]:
+    """Leading axes that only repeat themselves are not stored."""
+    shared = tensor.stride(0) == 0
+    while tensor.ndim > 1 and tensor.stride(0) == 0:
+        tensor = tensor[0]
+    return _numpy(tensor), shared
+
+
+def _numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+    return np.asarray(tensor.detach().cpu().numpy())
+
+
+def _append(file: Any, name: str, values: np.ndarray[Any, Any], rows: int, shared: bool) -> None:
+    if shared:
+        if name not in file:
+            file.create_dataset(name, data=values).attrs["shared"] = True
+        elif not np.array_equal(file[name][...], values):
+            raise DataError(f"the pieces of one data set must agree in {name}")
+        return
+    if name not in file:
+        if rows:
+            raise DataError(f"the pieces of one data set must agree: only a later one has {name}")
+        piece = (max(1, min(len(values), 64)), *values.shape[1:])
+        file.create_dataset(name, data=values, maxshape=(None, *values.shape[1:]), chunks=piece)
+        return
+    stored = file[name]
+    if len(stored) != rows or stored.shape[1:] != values.shape[1:] or stored.dtype != values.dtype:
+        raise DataError(f"the pieces of one data set must agree in {name}")
+    stored.resize(rows + len(values), axis=0)
+    stored[rows:] = values
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+class CaseFile:
+    """A data set on disk, open for reading: ``with CaseFile(path) as data: for case in data.batches(50)``."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise DataError(f"there is no file {self.path}")
+        try:
+            self._file = h5py.File(self.path, "r")
+        except OSError:
+            raise DataError(f"{self.path} is not an HDF5 file, or only a part of one") from None
+        attributes = self._file.attrs
+        if attributes.get("format") != FORMAT or attributes.get("version") != VERSION:
+            self._file.close()
+            raise DataError(f"{self.path} is not a data set of cases (format {FORMAT!r}, version {VERSION})")
+        if not attributes.get("complete"):
+            self._file.close()
+            raise DataError(f"{self.path} was not written to its end; make it again")
+        self.settings: dict[str, Any] = json.loads(attributes["settings"])
+        self.command = str(attributes["command"])
+        self._rows = int(attributes["rows"])
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __enter__(self) -> CaseFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[Case]:
+        return self.batches(1)
+
+    def batches(self, size: int) -> Iterator[Case]:
+        """Cases of ``size`` rows (the last may have fewer), one after the other from the disk."""
+        if size < 1:
+            raise DataError(f"a batch needs 1 row or more, not {size}")
+        for start in range(0, len(self), size):
+            yield self.read(start, start + size)
+
+    def read(self, start: int = 0, stop: int | None = None) -> Case:
+        """Rows ``start`` to ``stop`` (all by default) as one case."""
+        first, last, _ = slice(start, stop).indices(len(self))
+        if first >= last:
+            raise DataError(f"{self.path} has rows 0..{len(self) - 1}, not {start}..{stop}")
+
+        def take(name: str) -> Tensor:
+            stored = self._file[name]
+            return torch.from_numpy(stored[...] if stored.attrs.get("shared") else stored[first:last])
+
+        def field(name: str) -> Field:
+            mask = take(f"{name}/mask") if f"{name}/mask" in self._file else None
+            return Field(take(f"{name}/coords"), take(f"{name}/values"), mask)
+
+        axes = tuple(Axis(name, period) for name, period in self.settings["axes"])
+        rows = self._file.get("rows", {})
+        return Case(
+            prompt=Prompt(
+                inputs=field("inputs"),
+                outputs=field("outputs"),
+                query=field("query"),
+                at=take("at"),
+                axes=axes,
+                times=take("times"),
+            ),
+            target=take("target"),
+            trajectory=take("trajectory") if "trajectory" in self._file else None,
+            meta={name: value for name, value in self.settings.items() if name != "axes"},
+            rows={name: rows[name][first:last] for name in rows},
+        )
+
+
+__all__ = ["CaseFile", "write_cases"]
