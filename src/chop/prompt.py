@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,8 +29,9 @@ class Axis:
     period: float | None = None
 
     def __post_init__(self) -> None:
-        if self.period is not None and not 0 < self.period < float("inf"):
-            raise PromptError(f"axis {self.name!r} needs a positive finite period, not {self.period}")
+        given: object = self.period
+        if given is not None and not (isinstance(given, Real) and 0 < float(given) < float("inf")):
+            raise PromptError(f"axis {self.name!r} needs a positive finite period, not {self.period!r}")
 
 
 _DEFAULT_AXES = {
@@ -112,7 +115,10 @@ class Graph:
 
     def __post_init__(self) -> None:
         edges = _as_tensor(self.edges, "edges")
-        if edges.ndim != 2 or edges.shape[0] != 2 or edges.is_floating_point():
+        size: object = self.size
+        if not isinstance(size, Integral) or size < 1:
+            raise PromptError(f"Graph.size must be a whole number from 1, not {self.size!r}")
+        if edges.ndim != 2 or edges.shape[0] != 2 or not _whole(edges):
             raise PromptError(f"Graph.edges must be (2, E) integers, not {edges.dtype} {_shape(edges)}")
         edges = edges.long()
         if edges.numel() and not (int(edges.min()) >= 0 and int(edges.max()) < self.size):
@@ -125,10 +131,12 @@ class Graph:
     @cached_property
     def _neighbours(self) -> tuple[Tensor, Tensor, Tensor]:
         """(to, from, degree) with every undirected edge listed once each way."""
-        both = torch.cat([self.edges, self.edges.flip(0)], dim=1)
-        both = both[:, both[0] != both[1]]
-        to, source = torch.unique(both, dim=1) if both.numel() else both
-        return to, source, torch.bincount(to, minlength=self.size)
+        # What is remembered in a run must serve outside it, where autograd refuses inference tensors.
+        with torch.inference_mode(False):
+            both = torch.cat([self.edges, self.edges.flip(0)], dim=1)
+            both = both[:, both[0] != both[1]]
+            to, source = torch.unique(both, dim=1) if both.numel() else both
+            return to, source, torch.bincount(to, minlength=self.size)
 
     def average(self, field: Tensor, weight: Tensor | None = None) -> Tensor:
         """Each point's mean over its neighbours; ``field`` is ``(..., size, c)``.
@@ -182,7 +190,7 @@ class Prompt:
     def __post_init__(self) -> None:
         _check_shapes(self)
         k = self.dimensions
-        axes = default_axes(k) if self.axes is None else tuple(self.axes)
+        axes = default_axes(k) if self.axes is None else _checked_axes(self.axes)
         if len(axes) != k or len({axis.name for axis in axes}) != k:
             raise PromptError(
                 f"axes must give {k} different names, one for each coordinate, "
@@ -191,6 +199,8 @@ class Prompt:
         object.__setattr__(self, "axes", axes)
         object.__setattr__(self, "at", _spread_at(self))
         object.__setattr__(self, "times", _checked_times(self))
+        if self.graph is not None and not isinstance(self.graph, Graph):
+            raise PromptError(f"Prompt.graph must be a Graph, not {type(self.graph).__name__}")
         if self.graph is not None and not (self.graph.size == self.at.shape[-2] == self.outputs.points):
             raise PromptError(
                 f"graph has {self.graph.size} points, but outputs have {self.outputs.points} "
@@ -243,14 +253,17 @@ class Prompt:
         return _unchecked(Prompt, **{**keep, **changes})
 
     def __getitem__(self, index: Any) -> Prompt:
-        """Part of the batch: ``prompt[3]``, ``prompt[:10]``; indexes batch axes only."""
+        """Part of the batch: ``prompt[3]``, ``prompt[:10]``, ``prompt[..., 0]``; batch axes only."""
         if not self.batch:
             raise PromptError("this prompt has no batch axes to index")
-        parts = index if isinstance(index, tuple) else (index,)
-        spare = len(self.batch) - len([part for part in parts if part is not Ellipsis])
-        if spare < 0 or None in parts:
+        parts = list(index) if isinstance(index, tuple) else [index]
+        gaps = [i for i, part in enumerate(parts) if part is Ellipsis]
+        spare = len(self.batch) - sum(_axes_used(part) for part in parts)
+        if spare < 0 or len(gaps) > 1 or any(part is None for part in parts):
             raise PromptError(f"index {index!r} does not fit batch {tuple(self.batch)}")
-        return self._each(lambda tensor, trailing: tensor[(*parts, ...)])
+        if gaps:  # an ellipsis stands for batch axes; left to torch it would swallow points and channels
+            parts[gaps[0] : gaps[0] + 1] = [slice(None)] * spare
+        return self._each(lambda tensor, trailing: tensor[tuple(parts)])
 
     def flat(self) -> Prompt:
         """The same prompts with exactly one batch axis."""
@@ -385,6 +398,9 @@ def stack(prompts: Sequence[Prompt]) -> Prompt:
 def _as_tensor(value: Any, name: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+        # torch knows neither reversed axes nor the other byte order.
+        value = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
     try:
         return torch.tensor(value)  # a copy: later changes to the caller's array must not reach us
     except (TypeError, ValueError, RuntimeError) as error:
@@ -424,6 +440,8 @@ def _spread(coords: Tensor, values: Tensor, name: str) -> Tensor:
     """Coordinates expanded to the batch of their values, in the same dtype."""
     if coords.is_complex() or coords.dtype == torch.bool:
         raise PromptError(f"Field.{name} must be real numbers, not {coords.dtype}")
+    if coords.shape[-1] < 1:
+        raise PromptError(f"Field.{name} {_shape(coords)} needs at least one coordinate a point")
     if coords.device != values.device:
         raise PromptError(f"Field.{name} is on {coords.device} but values are on {values.device}")
     if coords.shape[-2] != values.shape[-2] or not _broadcasts(coords.shape[:-1], values.shape[:-1]):
@@ -470,11 +488,32 @@ def _check_shapes(prompt: Prompt) -> None:
         )
 
 
+def _checked_axes(axes: Any) -> tuple[Axis, ...]:
+    if not (isinstance(axes, Sequence) and all(isinstance(axis, Axis) for axis in axes)):
+        raise PromptError(f"axes must be a sequence of Axis, not {axes!r}")
+    return tuple(axes)
+
+
+def _whole(tensor: Tensor) -> bool:
+    """Whether a tensor holds integers."""
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+
+
+def _axes_used(part: Any) -> int:
+    """How many axes one part of an index takes up; a boolean array takes all of its own."""
+    if part is Ellipsis:
+        return 0
+    boolean = isinstance(part, Tensor | np.ndarray) and part.dtype in (torch.bool, np.bool_)
+    return part.ndim if boolean else 1
+
+
 def _spread_at(prompt: Prompt) -> Tensor:
     at = _as_tensor(prompt.at, "at")
     batch, k = prompt.batch, prompt.dimensions
     if at.ndim < 2 or at.shape[-1] != k or at.shape[-2] < 1 or not _broadcasts(at.shape[:-2], batch):
         raise PromptError(f"Prompt.at must be (..., m, {k}) over batch {tuple(batch)}, not {_shape(at)}")
+    if at.is_complex() or at.dtype == torch.bool:
+        raise PromptError(f"Prompt.at must be real numbers, not {at.dtype}")
     if at.device != prompt.device:
         raise PromptError(f"Prompt.at is on {at.device} but the query is on {prompt.device}")
     return at.to(prompt.dtype).expand(*batch, *at.shape[-2:])
@@ -486,7 +525,7 @@ def _checked_times(prompt: Prompt) -> Tensor:
         times = torch.arange(d + 1, device=prompt.device)
     else:
         times = _as_tensor(prompt.times, "times").to(prompt.device)
-    if times.is_floating_point() or times.dtype == torch.bool or times.is_complex():
+    if not _whole(times):
         raise PromptError(f"Prompt.times must be integers, not {times.dtype}")
     if times.ndim < 1 or times.shape[-1] != d + 1 or not _broadcasts(times.shape[:-1], prompt.batch):
         raise PromptError(
