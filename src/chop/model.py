@@ -79,8 +79,7 @@ def from_torch(module: nn.Module) -> FrozenModel:
 
     def model(prompt: Prompt, /) -> Tensor:
         given = prompt if own is None else prompt.to(device=own.device, dtype=own.dtype)
-        answer: Tensor = module(*arrays(given))
-        return answer.reshape(prompt.answer_shape).to(device=prompt.device, dtype=prompt.dtype)
+        return _unflattened(module(*arrays(given)), prompt)
 
     return model
 
@@ -90,8 +89,7 @@ def from_numpy(function: Callable[..., Any]) -> FrozenModel:
 
     def model(prompt: Prompt, /) -> Tensor:
         given = [np.ascontiguousarray(part.cpu().numpy()) for part in arrays(prompt)]
-        answer = torch.from_numpy(np.ascontiguousarray(function(*given)))
-        return answer.reshape(prompt.answer_shape).to(device=prompt.device, dtype=prompt.dtype)
+        return _unflattened(torch.from_numpy(np.ascontiguousarray(function(*given))), prompt)
 
     return model
 
@@ -108,10 +106,25 @@ def from_jax(function: Callable[..., Any]) -> FrozenModel:
 
     def model(prompt: Prompt, /) -> Tensor:
         given = [jax.dlpack.from_dlpack(part.contiguous()) for part in arrays(prompt)]
-        answer = torch.utils.dlpack.from_dlpack(compiled(*given))
-        return answer.reshape(prompt.answer_shape).to(device=prompt.device, dtype=prompt.dtype)
+        return _unflattened(torch.utils.dlpack.from_dlpack(compiled(*given)), prompt)
 
     return model
+
+
+def _unflattened(answer: object, prompt: Prompt) -> Tensor:
+    """An adapted function's answer ``(B, m, c)`` as the prompt asks for it.
+
+    Checked before it is reshaped: ``(B, c, m)`` has as many numbers.
+    """
+    wanted = (prompt.batch.numel(), *prompt.answer_shape[-2:])
+    if not isinstance(answer, Tensor):
+        raise ModelError(f"the function must return an array, not {type(answer).__name__}")
+    if answer.shape != wanted or not answer.is_floating_point():
+        raise ModelError(
+            f"the function returned shape {tuple(answer.shape)}, {answer.dtype}, "
+            f"but (B, m, c) is {wanted} here, floating point"
+        )
+    return answer.to(device=prompt.device, dtype=prompt.dtype).reshape(prompt.answer_shape)
 
 
 class Caller:
