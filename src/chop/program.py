@@ -9,7 +9,7 @@ projection right of a program follows it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
@@ -468,7 +468,7 @@ def _run(
         raise ProgramError(f"{len(rows)} of {rejected.numel()} answers are not finite (queries {named})")
     trace = None
     if keep_trace:
-        stage = _stages(record)(answer)
+        stage = _Stages(record)(answer)
         trace = Trace(str(root), stage, caller.evaluations, len(record.rounds), error, rejected)
     # Copies made outside inference mode are ordinary tensors, which autograd accepts.
     return Result(
@@ -482,27 +482,35 @@ def _run(
     )
 
 
-def _stages(record: Record) -> Callable[[Task], Stage]:
-    """Tasks as stages of a trace; a task that was shared gives one shared stage."""
-    round_of = {call: i + 1 for i, calls in enumerate(record.rounds) for call in calls}
-    made: dict[Task, Stage] = {}
+@final
+class _Stages:
+    """Tasks as stages of a trace; a task that was shared gives one shared stage.
 
-    def stage(task: Task) -> Stage:
-        if task not in made:
-            made[task] = answer_stage(task) if isinstance(task, Answer) else held_out_stage(task)
-        return made[task]
+    A class, not nested functions that call each other: those would be a cycle that keeps every tensor
+    of the run until the garbage collector comes by.
+    """
 
-    def children(task: Task) -> Sequence[Task]:
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._round_of = {call: i + 1 for i, calls in enumerate(record.rounds) for call in calls}
+        self._made: dict[Task, Stage] = {}
+
+    def __call__(self, task: Task) -> Stage:
+        if task not in self._made:
+            self._made[task] = self._answer(task) if isinstance(task, Answer) else self._held_out(task)
+        return self._made[task]
+
+    def _children(self, task: Task) -> tuple[Stage, ...]:
         # A program that reports its own held-out answers is already there as an answer.
-        return [
-            need
-            for need in dict.fromkeys(record.needs.get(task, []))
+        return tuple(
+            self(need)
+            for need in dict.fromkeys(self._record.needs.get(task, []))
             if isinstance(need, Answer) or (isinstance(need, HeldOut) and not need.program.reports_held_out)
-        ]
+        )
 
-    def answer_stage(task: Answer) -> Stage:
-        outcome: Outcome = record.results[task]
-        needs = record.needs.get(task, [])
+    def _answer(self, task: Answer) -> Stage:
+        outcome: Outcome = self._record.results[task]
+        needs = self._record.needs.get(task, [])
         fits = [need for need in needs if isinstance(need, Fit)]
         calls = [need for need in needs if isinstance(need, Call)]
         return Stage(
@@ -510,14 +518,14 @@ def _stages(record: Record) -> Callable[[Task], Stage]:
             title=task.program.stage_title,
             prompt=task.prompt,
             values=outcome.values,
-            mapped=record.results[fits[0]].prompt if fits else None,
+            mapped=self._record.results[fits[0]].prompt if fits else None,
             held_out=outcome.held_out,
             notes=outcome.notes,
-            children=tuple(stage(need) for need in children(task)),
-            round=round_of[calls[0]] if calls else None,
+            children=self._children(task),
+            round=self._round_of[calls[0]] if calls else None,
         )
 
-    def held_out_stage(task: Task) -> Stage:
+    def _held_out(self, task: Task) -> Stage:
         assert isinstance(task, HeldOut)
         kept = task.prompt.examples - (0 if task.pad else 1)
         return Stage(
@@ -525,8 +533,6 @@ def _stages(record: Record) -> Callable[[Task], Stage]:
             title=f"held out ({task.prompt.examples} prompts of {kept} examples"
             f"{', padded' if task.pad else ''}{f', gap {task.gap}' if task.gap else ''})",
             prompt=task.prompt,
-            values=record.results[task],
-            children=tuple(stage(need) for need in children(task)),
+            values=self._record.results[task],
+            children=self._children(task),
         )
-
-    return stage
