@@ -1,0 +1,18 @@
+"""A program as a picture."""
+
+from __future__ import annotations
+
+from chop.errors import ChopError
+from chop.pictures.boxes import layout
+from chop.pictures.mermaid import as_mermaid
+from chop.pictures.svg import as_svg
+from chop.program import Program
+
+
+def draw_program(program: Program, form: str) -> str:
+    """The program as ``"svg"`` (a self-contained picture) or ``"mermaid"`` (flowchart text)."""
+    if form == "svg":
+        return as_svg(layout(program), str(program))
+    if form == "mermaid":
+        return as_mermaid(program)
+    raise ChopError(f'a program is drawn as "svg" or "mermaid", not {form!r}')

@@ -1,0 +1,146 @@
+"""A run as one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from html import escape
+from typing import Any
+
+from chop.errors import ChopError
+from chop.pictures.drawing import draw_program
+from chop.pictures.figure import panel_figure, pens_used, places_shown, ramp
+from chop.pictures.palette import Pen
+from chop.pictures.panels import Panel, heading_of, panels_of
+from chop.pictures.style import CSS
+from chop.text import parse
+from chop.trace import Step, Trace
+
+RESOLUTION = 150
+COLORS = 128
+_DASHES = {"--": "6 4", "-.": "7 3 2 3", ":": "2 3", "-": ""}
+
+
+def trace_page(trace: Trace, query: int) -> str:
+    """Program, drawing, stages, fields and accounting for one query; no script, nothing to fetch."""
+    trace.check_query(query)
+    panels, left_out = panels_of(trace, query)
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{escape(trace.program)}</title><style>{CSS}</style></head>",
+        "<body><main>",
+        f"<header><p>Trace of a program</p><h1><code>{escape(trace.program)}</code></h1></header>",
+        _accounting(trace, query),
+        _drawing(trace),
+        _steps(trace, query),
+        _fields(panels, left_out),
+        "</main></body></html>",
+    ]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def _accounting(trace: Trace, query: int) -> str:
+    prompt = trace.prompt
+    facts = [
+        ("query", f"{query} (of 0 to {trace.queries - 1})" if trace.queries > 1 else "one"),
+        ("examples", str(prompt.examples)),
+        ("input", f"{prompt.inputs.points} points × {prompt.inputs.channels} ch"),
+        ("answer", f"{prompt.at.shape[-2]} points × {prompt.outputs.channels} ch"),
+        ("model evaluations", f"{trace.calls} a query"),
+        ("rounds", str(trace.rounds)),
+    ]
+    if trace.error is not None:
+        error = trace.at_query(trace.error, query).item()
+        facts.append(("in-context error", f"{error:.4g} (mean squared)"))
+    rejected = trace.rejected is not None and bool(trace.at_query(trace.rejected, query))
+    facts.append(("rejected", "yes" if rejected else "no"))
+    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
+    warning = '<p class="warning">Rejected: the answer is not finite; do not use it.</p>' if rejected else ""
+    return f'<section aria-label="accounting"><dl>{items}</dl>{warning}</section>'
+
+
+def _drawing(trace: Trace) -> str:
+    """The program as a picture, unless its text names operators that are not known here."""
+    try:
+        drawing = draw_program(parse(trace.program, max_calls=10**9), "svg")
+    except (ChopError, RecursionError):
+        return ""
+    return (
+        "<section><h2>The program</h2>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="drawing of the program">{drawing}</div>'
+        "</section>"
+    )
+
+
+def _steps(trace: Trace, query: int) -> str:
+    rows = "".join(_row(trace, step, query) for step in trace.stages())
+    return (
+        "<section><h2>What happened</h2>"
+        '<table><thead><tr><th scope="col">step</th><th scope="col">found</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></section>"
+    )
+
+
+def _row(trace: Trace, step: Step, query: int) -> str:
+    heading = heading_of(step)
+    found = trace.describe(step, query).removeprefix(heading).removeprefix(": ").removeprefix(", ")
+    depth = min(step.depth, 8)
+    return (
+        f'<tr class="{step.moment}"><td class="depth{depth}"><code>{escape(heading)}</code></td>'
+        f"<td>{escape(found)}</td></tr>"
+    )
+
+
+def _fields(panels: list[Panel], left_out: int) -> str:
+    more = f"<p>{left_out} more steps are in the table but not drawn.</p>" if left_out else ""
+    figures = "".join(_figure(panel) for panel in panels)
+    return (
+        f'<section><h2>The fields</h2><ul class="key">{"".join(_key(pen) for pen in pens_used(panels))}</ul>'
+        f'<div class="panels">{figures}</div>{more}</section>'
+    )
+
+
+def _key(pen: Pen) -> str:
+    """A piece of line and what it means."""
+    places = places_shown(pen)
+    length = 48 / len(places)
+    dash = _DASHES.get(pen.dash, "")
+    pattern = f' stroke-dasharray="{dash}"' if dash else ""
+    lines = "".join(
+        f'<path d="M {i * length:g} 6 h {length:g}" stroke="{pen.color or ramp(place)}" '
+        f'stroke-width="{pen.width * 1.4:g}" stroke-opacity="{pen.alpha:g}"{pattern}/>'
+        for i, place in enumerate(places)
+    )
+    drawn = f'<svg class="plot" width="48" height="12" aria-hidden="true">{lines}</svg>'
+    return f"<li>{drawn} {escape(pen.label)}</li>"
+
+
+def _figure(panel: Panel) -> str:
+    found = f"<span>{escape(panel.found)}</span>" if panel.found else ""
+    said = f"Fields at {panel.heading}" + (f": {panel.found}" if panel.found else "")
+    return (
+        f"<figure><figcaption><strong>{escape(panel.heading)}</strong>{found}</figcaption>"
+        f'<img class="plot" alt="{escape(said)}" src="data:image/png;base64,{_png(panel)}"></figure>'
+    )
+
+
+def _png(panel: Panel) -> str:
+    """The panel as text of a data address; few colours, for a quarter of the size."""
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    figure = panel_figure(panel)
+    figure.set_dpi(RESOLUTION)
+    canvas: Any = FigureCanvasAgg(figure)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters the font lacks: the caption has them anyway
+        canvas.draw()
+    image = Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
+    packed = io.BytesIO()
+    image.quantize(COLORS).save(packed, format="png")
+    return base64.b64encode(packed.getvalue()).decode("ascii")

@@ -1,0 +1,199 @@
+"""The panels of a figure: which moments of a run are shown for one query, and with which functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from chop.pictures.views import Curve, View, curve, is_lines, match, picture, views
+from chop.prompt import Field, Prompt
+from chop.trace import Stage, Step, Trace
+
+MAX_PANELS = 24
+MAX_CURVES = 12
+"""Held-out or example functions in one view; more only hide each other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One moment: a heading (number and operator), what was found, and the functions to look at."""
+
+    heading: str
+    found: str
+    views: tuple[View, ...]
+    step: Step | None = None
+
+
+def panels_of(trace: Trace, query: int, limit: int = MAX_PANELS) -> tuple[list[Panel], int]:
+    """The panels in the order of happening, and how many moments there was no room for.
+
+    What is not told anew (a stage that was shown before) has no panel. Where there is no room, what
+    happened inside held-out runs and deep inside the program goes first.
+    """
+    look = _Look(trace, query)
+    steps = [step for step in trace.stages() if look.is_shown(step)]
+    order = sorted(
+        range(len(steps)),
+        key=lambda i: (steps[i].stage is not trace.root, look.extra(steps[i].stage), steps[i].depth, i),
+    )
+    kept = sorted(order[: max(limit - 1, 1)])
+    prompt = trace.prompt
+    heading = f"prompt: {prompt.examples} examples, {prompt.inputs.points} points"
+    first = Panel(heading, look.channel_words(prompt), tuple(look.prompt_views(prompt)))
+    return [first, *(look.panel(steps[i]) for i in kept)], len(steps) - len(kept)
+
+
+def heading_of(step: Step) -> str:
+    """The stage's number and operator, as `Trace.describe` begins its line."""
+    undo = "undo " if step.moment == "leave" else ""
+    return f"{step.number}. {undo}{step.stage.title}"
+
+
+class _Look:
+    """One query of a trace."""
+
+    def __init__(self, trace: Trace, query: int) -> None:
+        self.trace = trace
+        self.query = query
+
+    def is_shown(self, step: Step) -> bool:
+        if step.moment == "again":
+            return False
+        return step.moment != "enter" or step.stage.kind == "transform"
+
+    def extra(self, stage: Stage) -> int:
+        """How many pairs are held out on the way to this stage."""
+        return len(stage.prompt.batch) - len(self.trace.prompt.batch)
+
+    def panel(self, step: Step) -> Panel:
+        heading = heading_of(step)
+        found = self.trace.describe(step, self.query).removeprefix(heading).removeprefix(": ")
+        extra = "; ".join(words for words in (found, self._where(step)) if words)
+        return Panel(heading, extra, tuple(self._views(step)), step)
+
+    def _where(self, step: Step) -> str:
+        """What is drawn, where that is not all there is."""
+        stage = step.stage
+        if step.moment != "enter":
+            return _channel(stage.prompt.outputs)
+        words = [self.channel_words(stage.prompt)]
+        if self.extra(stage):
+            words.append("the prompt that hides the first pair")
+        return "; ".join(word for word in words if word)
+
+    def channel_words(self, prompt: Prompt) -> str:
+        """Which channel of a prompt is drawn, if there are several."""
+        inputs, outputs = _channel(prompt.inputs), _channel(prompt.outputs)
+        if inputs == outputs:
+            return inputs
+        both = (("inputs: ", inputs), ("outputs: ", outputs))
+        return "; ".join(where + words for where, words in both if words)
+
+    def _views(self, step: Step) -> list[View]:
+        stage, prompt = step.stage, step.stage.prompt
+        names = _names(prompt)
+        if stage.kind == "transform" and step.moment == "enter":
+            return self.prompt_views(stage.mapped or prompt)
+        if stage.kind == "held_out":
+            return self._held_out_views(stage)
+        answers = self._answers("answer", stage, stage.values)
+        if self.extra(stage):  # one answer for each hidden pair
+            return views(answers, names)
+        inner = [child for child in stage.children if child.kind != "held_out"]
+        given = list(self._given(prompt))
+        curves = given if is_lines([*given, *answers], names) else []
+        if stage.kind == "projection" and inner:
+            curves += self._answers("before", stage, inner[0].values)
+        elif stage.kind in ("validator", "mixture"):
+            for i, child in enumerate(inner):
+                curves += self._answers("candidate", stage, child.values, _place(i, len(inner)), child.title)
+        return views([*curves, *answers], names, "answer")
+
+    def prompt_views(self, prompt: Prompt) -> list[View]:
+        """What a prompt shows: inputs with the query, and outputs. Held out: the first hidden pair."""
+        names = _names(prompt)
+        inputs = self._examples("input", prompt.inputs)
+        outputs = self._examples("output", prompt.outputs)
+        query = self._curve("query", prompt.query, name="query")
+        asked = [*inputs, query]
+        if is_lines(asked, names) and is_lines(outputs, names):
+            (left,), (right,) = views(asked, names), views(outputs, names)
+            return [_titled(left, "inputs and query"), _titled(right, "outputs")]
+        if is_lines(asked, names):
+            left = _titled(views(asked, names)[0], "inputs and query")
+        else:
+            left = _titled(picture(query, names), "query")
+        return [left, _titled(views(outputs[-1:], names)[0], "last example's output")]
+
+    def _held_out_views(self, stage: Stage) -> list[View]:
+        """The held-out answers against what was observed at the hidden pairs."""
+        prompt, names = stage.prompt, _names(stage.prompt)
+        observed = self._examples("observed", prompt.outputs)
+        coords = self._flat(prompt.outputs.coords, 3)[0]
+        values = self._flat(stage.values, 3)[0]
+        shown = _shown(len(values))
+        answers = [curve("held out", coords[i], values[i], place=_place(i, len(values))) for i in shown]
+        if is_lines([*observed, *answers], names):
+            return views([*observed, *answers], names)
+        return [match(list(zip(observed, answers, strict=True)))]
+
+    def _given(self, prompt: Prompt) -> Iterator[Curve]:
+        if prompt.query.channels == prompt.outputs.channels:
+            yield self._curve("given", prompt.query, name="query")
+
+    def _answers(
+        self, pen: str, stage: Stage, values: Tensor, place: float = 0.0, name: str = ""
+    ) -> list[Curve]:
+        """An answer, or one for each hidden pair."""
+        at, numbers = self._flat(stage.prompt.at, 2), self._flat(values, 2)
+        if not self.extra(stage):
+            return [curve(pen, at[0], numbers[0], place=place, name=name or pen)]
+        count = len(numbers)
+        return [
+            curve("held out", at[i], numbers[i], place=_place(i, count), name=f"answer {i + 1} of {count}")
+            for i in _shown(count)
+        ]
+
+    def _examples(self, pen: str, part: Field) -> list[Curve]:
+        values = self._flat(part.values, 3)[0]
+        coords = self._flat(part.coords, 3)[0]
+        mask = None if part.mask is None else self._flat(part.mask, 3)[0]
+        return [
+            curve(pen, coords[i], values[i], None if mask is None else mask[i], place=_place(i, len(values)))
+            for i in _shown(len(values))
+        ]
+
+    def _curve(self, pen: str, part: Field, **more: Any) -> Curve:
+        mask = None if part.mask is None else self._flat(part.mask, 2)[0]
+        return curve(pen, self._flat(part.coords, 2)[0], self._flat(part.values, 2)[0], mask, **more)
+
+    def _flat(self, tensor: Tensor, trailing: int) -> Tensor:
+        """This query's part with one leading axis for everything that was held out."""
+        mine = self.trace.at_query(tensor, self.query)
+        return mine.reshape(-1, *mine.shape[mine.ndim - trailing :])
+
+
+def _names(prompt: Prompt) -> list[str]:
+    return [axis.name for axis in prompt.axes or ()]
+
+
+def _channel(part: Field) -> str:
+    return f"channel {part.channels} of {part.channels}" if part.channels > 1 else ""
+
+
+def _place(i: int, count: int) -> float:
+    return i / max(count - 1, 1)
+
+
+def _shown(count: int) -> Sequence[int]:
+    """Evenly chosen positions, first and last among them, if there are too many."""
+    if count <= MAX_CURVES:
+        return range(count)
+    return sorted({round(i * (count - 1) / (MAX_CURVES - 1)) for i in range(MAX_CURVES)})
+
+
+def _titled(view: View, title: str) -> View:
+    return View(view.form, view.curves, view.labels, title, view.notes)
