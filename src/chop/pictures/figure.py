@@ -106,7 +106,7 @@ def _head(figure: Figure, trace: Trace, query: int, panels: list[Panel], left_ou
     words = [f"query {query} of {trace.queries}" if trace.queries > 1 else ""]
     words.append(f"{left_out} more steps are not shown" if left_out else "")
     said = "; ".join(word for word in words if word)
-    program = textwrap.shorten(trace.program, int(width * 13), placeholder=" ...")
+    program = textwrap.shorten(trace.program, int(width * 11.5), placeholder=" ...")
     text: dict[str, Any] = {"va": "top", "ha": "left", "color": INK, "parse_math": False}
     figure.text(0.12 / width, 1 - 0.10 / height, program, fontsize=10, weight="bold", **text)
     if said:
@@ -186,7 +186,7 @@ def _curves(axes: Any, view: View) -> None:
         pen = PENS[curve.pen]
         x = curve.coords[:, 0]
         if view.form == "points":
-            size = 3.0 if pen.width >= 2 else 1.8
+            size = 5.0 if pen.width >= 2 else 2.0  # candidates lie on top of the answer
             color, alpha = pen.color or ramp(curve.place), pen.alpha
             axes.plot(x, curve.values, ".", markersize=size, color=color, alpha=alpha, zorder=pen.order)
         else:
@@ -234,8 +234,9 @@ def _say_if_empty(axes: Any, curves: tuple[Curve, ...]) -> None:
         said = said or "nothing to draw"
         axes.set(xticks=[], yticks=[])
     if said:
-        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
-        axes.text(0.5, 0.5, said, fontsize=SMALL + 1, zorder=9, **place)
+        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "bottom"}
+        paper = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        axes.text(0.5, 0.06, said, fontsize=SMALL + 1, zorder=9, bbox=paper, **place)
 
 
 def _limits(curves: list[Curve] | tuple[Curve, ...]) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ Everything here is plain data in numpy; `figure` puts it on paper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -36,7 +36,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One pair of axes: ``lines`` and ``points`` share them, an ``image`` or ``map`` has one curve.
+    """One pair of axes: ``lines`` and ``points`` share them, an ``image`` or ``scatter`` has one curve.
 
     ``match`` sets answers against what was observed: curves come in pairs of (observed, answer).
     """
@@ -45,7 +45,7 @@ class View:
     curves: tuple[Curve, ...]
     labels: tuple[str, str]
     title: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def curve(pen: str, coords: Tensor, values: Tensor, mask: Tensor | None = None, **more: Any) -> Curve:
