@@ -88,7 +88,7 @@ def test_brackets_decide_what_a_projection_belongs_to():
         ("correct(icon, gap=-1)", 1, "whole number"),
         ("combine(icon, channels=[1])", 24, "not a value"),
         ("combine(icon, channels=(1, 'a'))", 1, "whole numbers from"),
-        ("correct(icon, gap=1, gap=2)", 22, "repeated"),
+        ("correct(icon, gap=1, gap=2)", 26, "written once"),
         ("icon.__class__", 1, "a dotted name"),
         ("icon + icon", 1, "other than |"),
         ("(lambda: 0)()", 1, "a call of something"),
@@ -213,9 +213,9 @@ def test_a_program_may_not_ask_too_often():
 
 WORDS = [
     *registry(), "|", "|", "|", "(", ")", "(", ")", ",", ",", "=", "target", "center", "gate", "True",
-    "False", "None", "1", "-1", "0.5", "1e9", "'mean'", '"auto"', "channels", "[", "]", "{", "}", ".", "*", "**", "+",
-    "lambda", ":", "if", "else", "for", "in", "not", "import", "__import__", "\n", "\t", " ",
-    "#",     "\\", "é", "\x00", "'", '"', "@", ";", ":=", "0x", "1j", "...",
+    "False", "None", "1", "-1", "0.5", "1e9", "'mean'", '"auto"', "channels", "[", "]", "{", "}", ".", "*",
+    "**", "+", "lambda", ":", "if", "else", "for", "in", "not", "import", "__import__", "f'{icon}'", "\n",
+    "\t", " ", "#", "\\", "é", "\x00", "'", '"', "@", ";", ":=", "0x", "1j", "...",
 ]  # fmt: skip
 
 

@@ -62,8 +62,11 @@ class NearestExamples(Transform):
     def examples_after(self, examples: int) -> int:
         return min(self.k, examples)
 
+    def hands_on(self, examples: int) -> bool:
+        return self.k >= examples
+
     def fit(self, prompt: Prompt) -> Frame:
-        if self.k >= prompt.examples:
+        if self.hands_on(prompt.examples):
             return Frame(prompt, lambda values: values, lambda values: values)
         # A stable sort: the first of equally near examples stays.
         nearest = feature_distance(prompt).argsort(dim=-1, stable=True)[..., : self.k]

@@ -148,6 +148,10 @@ def _error_moments(rows: Tensor, outputs: Field, channels: list[int]) -> tuple[T
     """
     truth = outputs.values[..., channels].unsqueeze(-4)
     errors = (rows - truth).movedim(-1, -4).movedim(-3, -2)  # (..., c, D, K, m)
+    # Weights depend on ratios only: errors whose squares would overflow are brought down together.
+    largest = torch.nan_to_num(errors).abs().amax(dim=(-1, -2, -3), keepdim=True)
+    huge = largest > torch.finfo(errors.dtype).max ** 0.25
+    errors = torch.where(huge, torch.nan_to_num(errors) / largest, errors)
     if outputs.mask is None:
         counted = torch.ones(errors.shape[:-2], dtype=errors.dtype, device=errors.device)
         return errors @ errors.mT / errors.shape[-1], counted

@@ -101,10 +101,11 @@ def input_distances(inputs: Field, target: Field, scale: Tensor) -> Tensor:
     """
     distances = []
     for d in range(inputs.values.shape[-3]):
-        # One example at a time: with long windows all differences at once would dwarf the prompt.
+        # One example at a time, changed in place: with long windows the differences of all would dwarf
+        # the prompt.
         index = nearest_index(inputs.coords.select(-3, d), target.coords)
         difference = resample(inputs.values.select(-3, d), index) - target.values
-        distances.append((difference / scale).square().mean(dim=(-1, -2)))
+        distances.append(difference.div_(scale).square_().mean(dim=(-1, -2)))
     return torch.stack(distances, dim=-1)
 
 
@@ -118,11 +119,12 @@ def feature_distance(prompt: Prompt) -> Tensor:
 
     Each feature is scaled by its population standard deviation over example inputs and query.
     """
-    values = prompt.inputs.values.flatten(-3, -2)
-    query = prompt.query.values
-    count = values.shape[-2] + query.shape[-2]
-    mean = (values.sum(dim=-2) + query.sum(dim=-2)) / count
-    squares = (values - mean.unsqueeze(-2)).square().sum(dim=-2)
-    squares = squares + (query - mean.unsqueeze(-2)).square().sum(dim=-2)
-    scale = (squares / count).sqrt().clamp(min=DISTANCE_FLOOR)
+    inputs, query = prompt.inputs.values.flatten(-3, -2), prompt.query.values
+    n, m = inputs.shape[-2], query.shape[-2]
+    # The variance of the two together from that of each: no copy of the windows is made.
+    variance, mean = torch.var_mean(inputs, dim=-2, correction=0)
+    query_variance, query_mean = torch.var_mean(query, dim=-2, correction=0)
+    within = (n * variance + m * query_variance) / (n + m)
+    between = n * m / (n + m) ** 2 * (mean - query_mean).square()
+    scale = (within + between).sqrt().clamp(min=DISTANCE_FLOOR)
     return input_distances(prompt.inputs, prompt.query, scale.unsqueeze(-2))
