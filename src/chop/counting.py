@@ -54,10 +54,18 @@ class CallCount:
         if where in self._seen:
             return
         self._seen.add(where)
+        self.total += self._reached(where)[1]
+        if self.total > self._limit:
+            raise ProgramError(f"the program needs more than {self._limit} model evaluations a query")
+
+    def examples_at(self, where: Where) -> int:
+        """How many examples a prompt reached by these steps has."""
+        return self._reached(where)[0]
+
+    def _reached(self, where: Where) -> tuple[int, int]:
+        """(examples of each prompt, how many prompts) at the end of these steps."""
         examples, evaluations = self._examples, 1
         for step in where:
             evaluations *= step.prompts_after(examples)
             examples = step.examples_after(examples)
-        self.total += evaluations
-        if self.total > self._limit:
-            raise ProgramError(f"the program needs more than {self._limit} model evaluations a query")
+        return examples, evaluations

@@ -21,8 +21,9 @@ from chop.declare import Operator, Role, program
 from chop.errors import ProgramError
 from chop.model import MAX_BYTES, Caller, FrozenModel
 from chop.prompt import Field, Prompt
-from chop.tasks import Call, Record, Split, Steps, Task, schedule
-from chop.trace import Stage, StageKind, Trace
+from chop.staging import Stages
+from chop.tasks import Answer, Call, Fit, HeldOut, Split, Steps, Task, schedule
+from chop.trace import StageKind, Trace
 
 Notes = Mapping[str, Tensor | str]
 """What the trace shows of a stage; tensors lead with the axes of the prompt's batch."""
@@ -70,6 +71,10 @@ class Transform(Operator):
     def examples_after(self, examples: int) -> int:
         """How many examples the mapped prompt has."""
         return examples
+
+    def hands_on(self, examples: int) -> bool:
+        """Whether the very prompt is handed on, if it has so many examples: then its answers are shared."""
+        return False
 
     @final
     def prompts_after(self, examples: int) -> int:
@@ -284,7 +289,8 @@ class Wrapped(Program):
         return Outcome(frame.back(outcome.values), held_out, frame.notes)
 
     def count(self, where: Where, calls: CallCount) -> None:
-        self.inner.count((*where, self.transform), calls)
+        same = self.transform.hands_on(calls.examples_at(where))
+        self.inner.count(where if same else (*where, self.transform), calls)
 
     def __str__(self) -> str:
         # A projection binds to what stands left of it, so one inside needs its brackets.
@@ -361,45 +367,6 @@ def pipe(left: object, right: object) -> Program | Stack:
     raise ProgramError(f"only operators can be piped, not {type(right).__name__}")
 
 
-# What a program may need; the scheduler does each once.
-
-
-@dataclass(frozen=True)
-class Answer(Task):
-    """A program's `Outcome` on a prompt."""
-
-    program: Program
-    prompt: Prompt
-
-    def steps(self) -> Steps:
-        return self.program.plan(self.prompt)
-
-
-@dataclass(frozen=True)
-class HeldOut(Task):
-    """A program's answers at the example inputs: a Tensor ``(..., D, m, c)``."""
-
-    program: Program
-    prompt: Prompt
-    pad: bool
-    gap: int
-
-    def steps(self) -> Steps:
-        return self.program.plan_held_out(self.prompt, self.pad, self.gap)
-
-
-@dataclass(frozen=True)
-class Fit(Task):
-    """A transform's `Frame` on a prompt."""
-
-    transform: Transform
-    prompt: Prompt
-
-    def steps(self) -> Steps:
-        yield []
-        return self.transform.fit(self.prompt)
-
-
 # Running.
 
 
@@ -468,7 +435,7 @@ def _run(
         raise ProgramError(f"{len(rows)} of {rejected.numel()} answers are not finite (queries {named})")
     trace = None
     if keep_trace:
-        stage = _Stages(record)(answer)
+        stage = Stages(record)(answer)
         trace = Trace(str(root), stage, caller.evaluations, len(record.rounds), error, rejected)
     # Copies made outside inference mode are ordinary tensors, which autograd accepts.
     return Result(
@@ -480,59 +447,3 @@ def _run(
         rounds=len(record.rounds),
         trace=trace,
     )
-
-
-@final
-class _Stages:
-    """Tasks as stages of a trace; a task that was shared gives one shared stage.
-
-    A class, not nested functions that call each other: those would be a cycle that keeps every tensor
-    of the run until the garbage collector comes by.
-    """
-
-    def __init__(self, record: Record) -> None:
-        self._record = record
-        self._round_of = {call: i + 1 for i, calls in enumerate(record.rounds) for call in calls}
-        self._made: dict[Task, Stage] = {}
-
-    def __call__(self, task: Task) -> Stage:
-        if task not in self._made:
-            self._made[task] = self._answer(task) if isinstance(task, Answer) else self._held_out(task)
-        return self._made[task]
-
-    def _children(self, task: Task) -> tuple[Stage, ...]:
-        # A program that reports its own held-out answers is already there as an answer.
-        return tuple(
-            self(need)
-            for need in dict.fromkeys(self._record.needs.get(task, []))
-            if isinstance(need, Answer) or (isinstance(need, HeldOut) and not need.program.reports_held_out)
-        )
-
-    def _answer(self, task: Answer) -> Stage:
-        outcome: Outcome = self._record.results[task]
-        needs = self._record.needs.get(task, [])
-        fits = [need for need in needs if isinstance(need, Fit)]
-        calls = [need for need in needs if isinstance(need, Call)]
-        return Stage(
-            kind=task.program.kind,
-            title=task.program.stage_title,
-            prompt=task.prompt,
-            values=outcome.values,
-            mapped=self._record.results[fits[0]].prompt if fits else None,
-            held_out=outcome.held_out,
-            notes=outcome.notes,
-            children=self._children(task),
-            round=self._round_of[calls[0]] if calls else None,
-        )
-
-    def _held_out(self, task: Task) -> Stage:
-        assert isinstance(task, HeldOut)
-        kept = task.prompt.examples - (0 if task.pad else 1)
-        return Stage(
-            kind="held_out",
-            title=f"held out ({task.prompt.examples} prompts of {kept} examples"
-            f"{', padded' if task.pad else ''}{f', gap {task.gap}' if task.gap else ''})",
-            prompt=task.prompt,
-            values=self._record.results[task],
-            children=self._children(task),
-        )

@@ -71,4 +71,6 @@ class NearestExamples(Transform):
         # A stable sort: the first of equally near examples stays.
         nearest = feature_distance(prompt).argsort(dim=-1, stable=True)[..., : self.k]
         kept = nearest.sort(dim=-1).values
-        return Frame(prompt.choose(kept), lambda values: values, lambda values: values, {"kept": kept})
+        return Frame(
+            prompt.choose(kept), lambda values: values, lambda values: values, {"kept examples": kept + 1}
+        )
