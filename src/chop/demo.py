@@ -61,8 +61,8 @@ class Demo:
         raw, chop = (float(self.errors[name][:, -1].median()) for name in (RAW, PROGRAM))
         return (
             f"On {one.cases} questions outside the model's range the program changes the mean error of one "
-            f"step from {one.base_mean:.4f} to {one.mean:.4f} ({-one.reduction:+.0f} %, lower in {one.lower} of "
-            f"{one.cases}) and the median error after {self.steps} steps from {raw:.3f} to {chop:.3f}, "
+            f"step from {one.base_mean:.4f} to {one.mean:.4f} ({-one.reduction:+.0f} %, lower in {one.lower} "
+            f"of {one.cases}) and the median error after {self.steps} steps from {raw:.3f} to {chop:.3f}, "
             "with no weight changed."
         )
 

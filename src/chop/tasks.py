@@ -1,4 +1,4 @@
-"""Work as values: what is needed is named, done once, and model calls go out in rounds.
+"""Work as values: what a program needs is named, done once, and model calls go out in rounds.
 
 A task is a hashable value that says how it is done: its ``steps`` yield the tasks it needs and
 receive their results. `schedule` runs the steps of everything that can go on, and only when nothing
@@ -12,12 +12,15 @@ from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from chop.errors import ProgramError
 from chop.prompt import Prompt
+
+if TYPE_CHECKING:
+    from chop.program import Program, Transform
 
 Steps = Generator[Sequence["Task"], list[Any], Any]
 
@@ -51,6 +54,42 @@ class Split(Task):
     def steps(self) -> Steps:
         yield []
         return self.prompt.held_out(self.pad, self.gap)
+
+
+@dataclass(frozen=True)
+class Answer(Task):
+    """A program's `Outcome` on a prompt."""
+
+    program: Program
+    prompt: Prompt
+
+    def steps(self) -> Steps:
+        return self.program.plan(self.prompt)
+
+
+@dataclass(frozen=True)
+class HeldOut(Task):
+    """A program's answers at the example inputs: a Tensor ``(..., D, m, c)``."""
+
+    program: Program
+    prompt: Prompt
+    pad: bool
+    gap: int
+
+    def steps(self) -> Steps:
+        return self.program.plan_held_out(self.prompt, self.pad, self.gap)
+
+
+@dataclass(frozen=True)
+class Fit(Task):
+    """A transform's `Frame` on a prompt."""
+
+    transform: Transform
+    prompt: Prompt
+
+    def steps(self) -> Steps:
+        yield []
+        return self.transform.fit(self.prompt)
 
 
 @dataclass

@@ -120,7 +120,7 @@ class Trace:
             f"program  {self.program}",
             f"prompt   {prompt.examples} examples, {prompt.inputs.points} points x "
             f"{prompt.inputs.channels} ch -> {prompt.at.shape[-2]} points x {prompt.outputs.channels} ch"
-            + (f"; query {query} of {self.queries}" if self.queries > 1 else ""),
+            + (f"; query {query} of 0 to {self.queries - 1}" if self.queries > 1 else ""),
             "",
         ]
         lines += ["  " * step.depth + self.describe(step, query) for step in self.stages()]
@@ -148,7 +148,7 @@ class Trace:
         if stage.kind == "transform":
             words = words if step.moment == "enter" else [answer]
         elif stage.kind == "held_out":
-            words = [self._visibility(stage, query)] if step.moment == "enter" else [answer]
+            words = [*words, self._visibility(stage, query)] if step.moment == "enter" else [answer]
         elif step.moment == "enter":
             words = []
         else:
@@ -203,8 +203,9 @@ def _number(tensor: Tensor) -> str:
         return " ".join(words[:16])
     if flat.numel() == 1:
         return f"{flat.item():.4g}"
-    if flat.numel() <= 16:
-        return "[" + " ".join(f"{v:.4g}" for v in flat.tolist()) + "]"
+    if flat.numel() <= 16 or (tensor.ndim > 1 and flat.numel() <= 64):
+        rows = tensor.reshape(-1, tensor.shape[-1]).tolist()
+        return " ".join("[" + " ".join(f"{v:.4g}" for v in row) + "]" for row in rows)
     return f"{flat.min().item():.3g} .. {flat.max().item():.3g}"
 
 

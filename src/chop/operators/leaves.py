@@ -89,7 +89,7 @@ class NearestOutput(Leaf):
         values, _ = outputs_at(prompt)
         nearest = nearest_example(feature_distance(prompt))
         index = nearest[..., None, None, None].expand(*nearest.shape, 1, *values.shape[-2:])
-        return values.gather(-3, index).squeeze(-3), {"example": nearest}
+        return values.gather(-3, index).squeeze(-3), {"example": nearest + 1}
 
 
 @final
