@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape, quoteattr
 
-from chop.pictures import boxes
-from chop.pictures.boxes import Box, Layout, Line
+from chop.pictures.boxes import CAPTION_HEIGHT, LINE_HEIGHT, NAME_HEIGHT, PADDING, POINT, Box, Layout, Line
 from chop.pictures.palette import style
 
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
@@ -70,15 +69,15 @@ def _box(box: Box) -> str:
     look = style(box.kind)
     parts = [f'<g class="chop-box chop-{escape(box.kind)}">', _outline(box)]
     middle = _n(box.x + box.width / 2)
-    y = box.y + boxes.PADDING
+    y = box.y + PADDING
     if look.label:
         parts.append(_text(middle, y + 9, look.label, SANS, "10", ' fill-opacity="0.75"'))
-        y += boxes.CAPTION_HEIGHT
+        y += CAPTION_HEIGHT
     parts.append(_text(middle, y + 13, box.title, MONO, "13", ' font-weight="600"'))
-    y += boxes.NAME_HEIGHT
+    y += NAME_HEIGHT
     for line in box.lines:
         parts.append(_text(middle, y + 10, line, MONO, "11", ""))
-        y += boxes.LINE_HEIGHT
+        y += LINE_HEIGHT
     return "".join([*parts, "</g>"])
 
 
@@ -93,7 +92,7 @@ def _outline(box: Box) -> str:
     look = style(box.kind)
     paint = f'fill="{look.fill}" stroke="{look.edge}" stroke-width="1.4" stroke-linejoin="round"'
     x, y, right, bottom, middle = box.x, box.y, box.x + box.width, box.y + box.height, box.middle
-    p = boxes.POINT
+    p = POINT
     corners = {
         "forward": [(x, y), (right - p, y), (right, middle), (right - p, bottom), (x, bottom)],
         "backward": [(x + p, y), (right, y), (right, bottom), (x + p, bottom), (x, middle)],
