@@ -8,152 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from chop.errors import PromptError
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One coordinate of the domain; ``period`` is None where it does not close on itself."""
-
-    name: str
-    period: float | None = None
-
-    def __post_init__(self) -> None:
-        given: object = self.period
-        if given is not None and not (isinstance(given, Real) and 0 < float(given) < float("inf")):
-            raise PromptError(f"axis {self.name!r} needs a positive finite period, not {self.period!r}")
-
-
-_DEFAULT_AXES = {
-    1: (Axis("x", 1.0),),
-    2: (Axis("t"), Axis("x", 1.0)),
-    3: (Axis("t"), Axis("lon"), Axis("lat")),
-}
-
-
-def default_axes(dimensions: int) -> tuple[Axis, ...]:
-    """What k coordinates mean when nobody says: x; (t, x); (t, lon, lat); else unnamed numbers."""
-    return _DEFAULT_AXES.get(dimensions) or tuple(Axis(f"x{i}") for i in range(dimensions))
-
-
-@dataclass(frozen=True, eq=False)
-class Field:
-    """A function at n points of a k-dimensional domain, with c channels.
-
-    ``coords`` is ``(..., n, k)``, ``values`` is ``(..., n, c)`` and ``mask`` is ``(..., n, c)`` bool,
-    True where the value was observed; None means everywhere. Coordinates that lack leading axes are
-    shared by the whole batch (and cost nothing). Values are finite also where nothing was observed.
-    """
-
-    coords: Tensor
-    values: Tensor
-    mask: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        values = _as_tensor(self.values, "values")
-        coords = _as_tensor(self.coords, "coords")
-        if not values.is_floating_point():
-            raise PromptError(f"Field.values must be floating point, not {values.dtype}")
-        if values.ndim < 2 or coords.ndim < 2:
-            raise PromptError(
-                "a Field needs coords (..., n, k) and values (..., n, c), "
-                f"not {_shape(coords)} and {_shape(values)}"
-            )
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "coords", _spread(coords, values, "coords"))
-        if self.mask is not None:
-            mask = _as_tensor(self.mask, "mask")
-            if mask.dtype != torch.bool or not _broadcasts(mask.shape, values.shape):
-                raise PromptError(
-                    f"Field.mask must be bool and fit values {_shape(values)}, "
-                    f"not {mask.dtype} {_shape(mask)}"
-                )
-            object.__setattr__(self, "mask", mask.expand(values.shape))
-
-    @property
-    def batch(self) -> torch.Size:
-        """The leading axes, without points and channels."""
-        return self.values.shape[:-2]
-
-    @property
-    def points(self) -> int:
-        return self.values.shape[-2]
-
-    @property
-    def channels(self) -> int:
-        return self.values.shape[-1]
-
-    @property
-    def observed(self) -> Tensor:
-        """The mask, all True where there is none."""
-        return torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask
-
-    def with_values(self, values: Tensor) -> Field:
-        """The same points with other values (unchecked: an operator may make bad ones)."""
-        return _unchecked(Field, coords=self.coords, values=values, mask=self.mask)
-
-
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """Neighbours of the output points: ``edges`` is ``(2, E)`` integers, ``size`` the point count.
-
-    Undirected; weights, repeated edges and loops carry no meaning and are dropped.
-    """
-
-    edges: Tensor
-    size: int
-
-    def __post_init__(self) -> None:
-        edges = _as_tensor(self.edges, "edges")
-        size: object = self.size
-        if not isinstance(size, Integral) or size < 1:
-            raise PromptError(f"Graph.size must be a whole number from 1, not {self.size!r}")
-        if edges.ndim != 2 or edges.shape[0] != 2 or not _whole(edges):
-            raise PromptError(f"Graph.edges must be (2, E) integers, not {edges.dtype} {_shape(edges)}")
-        edges = edges.long()
-        if edges.numel() and not (int(edges.min()) >= 0 and int(edges.max()) < self.size):
-            raise PromptError(
-                f"Graph.edges must name points 0..{self.size - 1}, "
-                f"but they reach from {int(edges.min())} to {int(edges.max())}"
-            )
-        object.__setattr__(self, "edges", edges)
-
-    @cached_property
-    def _neighbours(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(to, from, degree) with every undirected edge listed once each way."""
-        # What is remembered in a run must serve outside it, where autograd refuses inference tensors.
-        with torch.inference_mode(False):
-            both = torch.cat([self.edges, self.edges.flip(0)], dim=1)
-            both = both[:, both[0] != both[1]]
-            to, source = torch.unique(both, dim=1) if both.numel() else both
-            return to, source, torch.bincount(to, minlength=self.size)
-
-    def average(self, field: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Each point's mean over its neighbours; ``field`` is ``(..., size, c)``.
-
-        A point without neighbours keeps its own value. With ``weight`` (same shape, 0 or more) the
-        mean is weighted; where no neighbour has weight the point keeps its own value too.
-        """
-        to, source, degree = (part.to(field.device) for part in self._neighbours)
-        if weight is None:
-            total = torch.zeros_like(field).index_add_(-2, to, field.index_select(-2, source))
-            count = degree.to(field.dtype).unsqueeze(-1).expand_as(field)
-        else:
-            weight = weight.to(field.dtype)
-            gathered = (field * weight).index_select(-2, source)
-            total = torch.zeros_like(field).index_add_(-2, to, gathered)
-            count = torch.zeros_like(field).index_add_(-2, to, weight.index_select(-2, source))
-        return torch.where(count > 0, total / count.clamp(min=torch.finfo(field.dtype).tiny), field)
+from chop.fields import (
+    Axis,
+    Field,
+    Graph,
+    as_tensor,
+    broadcasts,
+    default_axes,
+    holds_integers,
+    lean,
+    shape_text,
+    unchecked,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +123,7 @@ class Prompt:
         same = not {"inputs", "outputs"} & changes.keys()
         keep = {name: getattr(self, name) for name in self.__dataclass_fields__}
         keep["origin"] = self.origin if same else None
-        return _unchecked(Prompt, **{**keep, **changes})
+        return unchecked(Prompt, **{**keep, **changes})
 
     def __getitem__(self, index: Any) -> Prompt:
         """Part of the batch: ``prompt[3]``, ``prompt[:10]``, ``prompt[..., 0]``; batch axes only."""
@@ -283,7 +156,7 @@ class Prompt:
         assert self.times is not None
 
         def field(part: Field, trailing: int) -> Field:
-            return _unchecked(
+            return unchecked(
                 Field,
                 coords=change(part.coords, trailing),
                 values=change(part.values, trailing),
@@ -308,7 +181,7 @@ class Prompt:
                 return tensor.gather(-3, index)
 
             mask = None if part.mask is None else take(part.mask)
-            return _unchecked(Field, coords=take(part.coords), values=take(part.values), mask=mask)
+            return unchecked(Field, coords=take(part.coords), values=take(part.values), mask=mask)
 
         times = torch.cat([self.times[..., :-1].gather(-1, kept), self.times[..., -1:]], dim=-1)
         return self.mapped(
@@ -353,7 +226,7 @@ class Prompt:
 
         def pick(part: Field) -> Field:
             mask = None if part.mask is None else take(part.mask)
-            return _unchecked(Field, coords=take(part.coords), values=take(part.values), mask=mask)
+            return unchecked(Field, coords=take(part.coords), values=take(part.values), mask=mask)
 
         input_times = self.times[..., :-1]
         return self.mapped(
@@ -379,7 +252,7 @@ def stack(prompts: Sequence[Prompt]) -> Prompt:
 
     def field(parts: list[Field]) -> Field:
         masks = None if all(part.mask is None for part in parts) else join([p.observed for p in parts])
-        return _unchecked(
+        return unchecked(
             Field,
             coords=join([part.coords for part in parts]),
             values=join([part.values for part in parts]),
@@ -395,63 +268,6 @@ def stack(prompts: Sequence[Prompt]) -> Prompt:
     )
 
 
-def _as_tensor(value: Any, name: str) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        # torch knows neither reversed axes nor the other byte order.
-        value = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
-    try:
-        return torch.tensor(value)  # a copy: later changes to the caller's array must not reach us
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise PromptError(f"{name} cannot be read as a tensor: {error}") from None
-
-
-def lean(tensor: Tensor) -> Tensor:
-    """Leading axes that only repeat themselves (stride 0) cut down to length 1.
-
-    Coordinates shared by a batch are expanded views; work on them need not be repeated.
-    """
-    for axis in range(tensor.ndim - 2):
-        if tensor.stride(axis) == 0 and tensor.shape[axis] > 1:
-            tensor = tensor.narrow(axis, 0, 1)
-    return tensor
-
-
-def _unchecked(cls: type[_T], **fields: Any) -> _T:
-    """An instance of a self-checking class from parts known to fit."""
-    made = object.__new__(cls)
-    for name, value in fields.items():
-        object.__setattr__(made, name, value)
-    return made
-
-
-def _shape(tensor: Tensor) -> str:
-    return str(tuple(tensor.shape))
-
-
-def _broadcasts(shape: Sequence[int], onto: Sequence[int]) -> bool:
-    return len(shape) <= len(onto) and all(
-        have in (1, want) for have, want in zip(reversed(shape), reversed(onto), strict=False)
-    )
-
-
-def _spread(coords: Tensor, values: Tensor, name: str) -> Tensor:
-    """Coordinates expanded to the batch of their values, in the same dtype."""
-    if coords.is_complex() or coords.dtype == torch.bool:
-        raise PromptError(f"Field.{name} must be real numbers, not {coords.dtype}")
-    if coords.shape[-1] < 1:
-        raise PromptError(f"Field.{name} {_shape(coords)} needs at least one coordinate a point")
-    if coords.device != values.device:
-        raise PromptError(f"Field.{name} is on {coords.device} but values are on {values.device}")
-    if coords.shape[-2] != values.shape[-2] or not _broadcasts(coords.shape[:-1], values.shape[:-1]):
-        raise PromptError(
-            f"Field.{name} {_shape(coords)} does not fit values {_shape(values)}: "
-            "the points and the leading axes must agree"
-        )
-    return coords.to(values.dtype).expand(*values.shape[:-1], coords.shape[-1])
-
-
 def _check_shapes(prompt: Prompt) -> None:
     for name in ("inputs", "outputs", "query"):
         part = getattr(prompt, name)
@@ -460,14 +276,14 @@ def _check_shapes(prompt: Prompt) -> None:
         if part.points < 1 or part.channels < 1:
             raise PromptError(
                 f"Prompt.{name} needs at least one point and one channel, "
-                f"its values are {_shape(part.values)}"
+                f"its values are {shape_text(part.values)}"
             )
     inputs, outputs, query = prompt.inputs, prompt.outputs, prompt.query
     for name, part in (("inputs", inputs), ("outputs", outputs)):
         if part.values.ndim != query.values.ndim + 1 or part.batch[:-1] != query.batch:
             raise PromptError(
-                f"Prompt.{name} values {_shape(part.values)} need one axis of examples more than "
-                f"query values {_shape(query.values)} and the same batch"
+                f"Prompt.{name} values {shape_text(part.values)} need one axis of examples more than "
+                f"query values {shape_text(query.values)} and the same batch"
             )
         if (part.values.dtype, part.values.device) != (query.values.dtype, query.values.device):
             raise PromptError(
@@ -494,11 +310,6 @@ def _checked_axes(axes: Any) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
-def _whole(tensor: Tensor) -> bool:
-    """Whether a tensor holds integers."""
-    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
-
-
 def _axes_used(part: Any) -> int:
     """How many axes one part of an index takes up; a boolean array takes all of its own."""
     if part is Ellipsis:
@@ -508,10 +319,10 @@ def _axes_used(part: Any) -> int:
 
 
 def _spread_at(prompt: Prompt) -> Tensor:
-    at = _as_tensor(prompt.at, "at")
+    at = as_tensor(prompt.at, "at")
     batch, k = prompt.batch, prompt.dimensions
-    if at.ndim < 2 or at.shape[-1] != k or at.shape[-2] < 1 or not _broadcasts(at.shape[:-2], batch):
-        raise PromptError(f"Prompt.at must be (..., m, {k}) over batch {tuple(batch)}, not {_shape(at)}")
+    if at.ndim < 2 or at.shape[-1] != k or at.shape[-2] < 1 or not broadcasts(at.shape[:-2], batch):
+        raise PromptError(f"Prompt.at must be (..., m, {k}) over batch {tuple(batch)}, not {shape_text(at)}")
     if at.is_complex() or at.dtype == torch.bool:
         raise PromptError(f"Prompt.at must be real numbers, not {at.dtype}")
     if at.device != prompt.device:
@@ -524,13 +335,13 @@ def _checked_times(prompt: Prompt) -> Tensor:
     if prompt.times is None:
         times = torch.arange(d + 1, device=prompt.device)
     else:
-        times = _as_tensor(prompt.times, "times").to(prompt.device)
-    if not _whole(times):
+        times = as_tensor(prompt.times, "times").to(prompt.device)
+    if not holds_integers(times):
         raise PromptError(f"Prompt.times must be integers, not {times.dtype}")
-    if times.ndim < 1 or times.shape[-1] != d + 1 or not _broadcasts(times.shape[:-1], prompt.batch):
+    if times.ndim < 1 or times.shape[-1] != d + 1 or not broadcasts(times.shape[:-1], prompt.batch):
         raise PromptError(
             f"Prompt.times must be (..., {d + 1}): one for each of the {d} inputs and one for the "
-            f"query, not {_shape(times)}"
+            f"query, not {shape_text(times)}"
         )
     return times.long().expand(*prompt.batch, d + 1)
 
@@ -549,7 +360,7 @@ def _check_finite(prompt: Prompt) -> None:
         bad = ~torch.isfinite(tensor)
         if bool(bad.any()):
             raise PromptError(
-                f"Prompt.{name} {_shape(tensor)} has {int(bad.sum())} non-finite entries; fill them in "
+                f"Prompt.{name} {shape_text(tensor)} has {int(bad.sum())} non-finite entries; fill them in "
                 "and mark them False in the field's mask"
             )
 

@@ -1,0 +1,217 @@
+"""Functions as values at points, what their coordinates mean, and who neighbours whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chop.errors import PromptError
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One coordinate of the domain; ``period`` is None where it does not close on itself."""
+
+    name: str
+    period: float | None = None
+
+    def __post_init__(self) -> None:
+        given: object = self.period
+        if given is not None and not (isinstance(given, Real) and 0 < float(given) < float("inf")):
+            raise PromptError(f"axis {self.name!r} needs a positive finite period, not {self.period!r}")
+
+
+_DEFAULT_AXES = {
+    1: (Axis("x", 1.0),),
+    2: (Axis("t"), Axis("x", 1.0)),
+    3: (Axis("t"), Axis("lon"), Axis("lat")),
+}
+
+
+def default_axes(dimensions: int) -> tuple[Axis, ...]:
+    """What k coordinates mean when nobody says: x; (t, x); (t, lon, lat); else unnamed numbers."""
+    return _DEFAULT_AXES.get(dimensions) or tuple(Axis(f"x{i}") for i in range(dimensions))
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A function at n points of a k-dimensional domain, with c channels.
+
+    ``coords`` is ``(..., n, k)``, ``values`` is ``(..., n, c)`` and ``mask`` is ``(..., n, c)`` bool,
+    True where the value was observed; None means everywhere. Coordinates that lack leading axes are
+    shared by the whole batch (and cost nothing). Values are finite also where nothing was observed.
+    """
+
+    coords: Tensor
+    values: Tensor
+    mask: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        values = as_tensor(self.values, "values")
+        coords = as_tensor(self.coords, "coords")
+        if not values.is_floating_point():
+            raise PromptError(f"Field.values must be floating point, not {values.dtype}")
+        if values.ndim < 2 or coords.ndim < 2:
+            raise PromptError(
+                "a Field needs coords (..., n, k) and values (..., n, c), "
+                f"not {shape_text(coords)} and {shape_text(values)}"
+            )
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "coords", _spread(coords, values, "coords"))
+        if self.mask is not None:
+            mask = as_tensor(self.mask, "mask")
+            if mask.dtype != torch.bool or not broadcasts(mask.shape, values.shape):
+                raise PromptError(
+                    f"Field.mask must be bool and fit values {shape_text(values)}, "
+                    f"not {mask.dtype} {shape_text(mask)}"
+                )
+            object.__setattr__(self, "mask", mask.expand(values.shape))
+
+    @property
+    def batch(self) -> torch.Size:
+        """The leading axes, without points and channels."""
+        return self.values.shape[:-2]
+
+    @property
+    def points(self) -> int:
+        return self.values.shape[-2]
+
+    @property
+    def channels(self) -> int:
+        return self.values.shape[-1]
+
+    @property
+    def observed(self) -> Tensor:
+        """The mask, all True where there is none."""
+        return torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask
+
+    def with_values(self, values: Tensor) -> Field:
+        """The same points with other values (unchecked: an operator may make bad ones)."""
+        return unchecked(Field, coords=self.coords, values=values, mask=self.mask)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Neighbours of the output points: ``edges`` is ``(2, E)`` integers, ``size`` the point count.
+
+    Undirected; weights, repeated edges and loops carry no meaning and are dropped.
+    """
+
+    edges: Tensor
+    size: int
+
+    def __post_init__(self) -> None:
+        edges = as_tensor(self.edges, "edges")
+        size: object = self.size
+        if not isinstance(size, Integral) or size < 1:
+            raise PromptError(f"Graph.size must be a whole number from 1, not {self.size!r}")
+        if edges.ndim != 2 or edges.shape[0] != 2 or not holds_integers(edges):
+            raise PromptError(f"Graph.edges must be (2, E) integers, not {edges.dtype} {shape_text(edges)}")
+        edges = edges.long()
+        if edges.numel() and not (int(edges.min()) >= 0 and int(edges.max()) < self.size):
+            raise PromptError(
+                f"Graph.edges must name points 0..{self.size - 1}, "
+                f"but they reach from {int(edges.min())} to {int(edges.max())}"
+            )
+        object.__setattr__(self, "edges", edges)
+
+    @cached_property
+    def _neighbours(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(to, from, degree) with every undirected edge listed once each way."""
+        # What is remembered in a run must serve outside it, where autograd refuses inference tensors.
+        with torch.inference_mode(False):
+            both = torch.cat([self.edges, self.edges.flip(0)], dim=1)
+            both = both[:, both[0] != both[1]]
+            to, source = torch.unique(both, dim=1) if both.numel() else both
+            return to, source, torch.bincount(to, minlength=self.size)
+
+    def average(self, field: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Each point's mean over its neighbours; ``field`` is ``(..., size, c)``.
+
+        A point without neighbours keeps its own value. With ``weight`` (same shape, 0 or more) the
+        mean is weighted; where no neighbour has weight the point keeps its own value too.
+        """
+        to, source, degree = (part.to(field.device) for part in self._neighbours)
+        if weight is None:
+            total = torch.zeros_like(field).index_add_(-2, to, field.index_select(-2, source))
+            count = degree.to(field.dtype).unsqueeze(-1).expand_as(field)
+        else:
+            weight = weight.to(field.dtype)
+            gathered = (field * weight).index_select(-2, source)
+            total = torch.zeros_like(field).index_add_(-2, to, gathered)
+            count = torch.zeros_like(field).index_add_(-2, to, weight.index_select(-2, source))
+        return torch.where(count > 0, total / count.clamp(min=torch.finfo(field.dtype).tiny), field)
+
+
+def as_tensor(value: Any, name: str) -> Tensor:
+    """Tensors as they are, anything else as a copy."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+        # torch knows neither reversed axes nor the other byte order.
+        value = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
+    try:
+        return torch.tensor(value)  # a copy: later changes to the caller's array must not reach us
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise PromptError(f"{name} cannot be read as a tensor: {error}") from None
+
+
+def lean(tensor: Tensor) -> Tensor:
+    """Leading axes that only repeat themselves (stride 0) cut down to length 1.
+
+    Coordinates shared by a batch are expanded views; work on them need not be repeated.
+    """
+    for axis in range(tensor.ndim - 2):
+        if tensor.stride(axis) == 0 and tensor.shape[axis] > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
+
+
+def unchecked(cls: type[_T], **fields: Any) -> _T:
+    """An instance of a self-checking class from parts known to fit."""
+    made = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def shape_text(tensor: Tensor) -> str:
+    """The shape, for an error message."""
+    return str(tuple(tensor.shape))
+
+
+def broadcasts(shape: Sequence[int], onto: Sequence[int]) -> bool:
+    """Whether a shape can be expanded to another."""
+    return len(shape) <= len(onto) and all(
+        have in (1, want) for have, want in zip(reversed(shape), reversed(onto), strict=False)
+    )
+
+
+def _spread(coords: Tensor, values: Tensor, name: str) -> Tensor:
+    """Coordinates expanded to the batch of their values, in the same dtype."""
+    if coords.is_complex() or coords.dtype == torch.bool:
+        raise PromptError(f"Field.{name} must be real numbers, not {coords.dtype}")
+    if coords.shape[-1] < 1:
+        raise PromptError(f"Field.{name} {shape_text(coords)} needs at least one coordinate a point")
+    if coords.device != values.device:
+        raise PromptError(f"Field.{name} is on {coords.device} but values are on {values.device}")
+    if coords.shape[-2] != values.shape[-2] or not broadcasts(coords.shape[:-1], values.shape[:-1]):
+        raise PromptError(
+            f"Field.{name} {shape_text(coords)} does not fit values {shape_text(values)}: "
+            "the points and the leading axes must agree"
+        )
+    return coords.to(values.dtype).expand(*values.shape[:-1], coords.shape[-1])
+
+
+def holds_integers(tensor: Tensor) -> bool:
+    """Whether a tensor holds integers."""
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
