@@ -168,10 +168,11 @@ class Trace:
         in-context error should know.
         """
         outputs = self.at_query(stage.prompt.outputs.values, query)
-        inputs = self.at_query(stage.prompt.inputs.values, query)
-        if outputs.ndim != 3 or outputs.shape != inputs.shape:
+        # What element h really showed: a gap hides the neighbour too.
+        inputs = self.at_query(stage.children[0].prompt.inputs.values, query)
+        if outputs.ndim != 3 or outputs.shape[-2:] != inputs.shape[-2:]:
             return ""
-        same = (outputs[:, None] == inputs[None, :]).flatten(-2).all(-1).any(-1)
+        same = (outputs[:, None] == inputs).flatten(-2).all(-1).any(-1)
         seen = int(same.sum())
         return f"{seen} of {len(same)} hidden outputs still stand there as an input" if seen else ""
 
