@@ -64,14 +64,13 @@ class HopfCole:
 
     def density(self, grid: SubGrid) -> Array:
         """rho on the sub-grid, ``(..., len(grid))``."""
-        nodes = self.psi.shape[-1]
-        backward, forward = _propagators(nodes, self.viscosity, grid)
-        return np.asarray(carry(self.psi, backward) * carry(self.eta, forward))
+        forward = _flow(self.eta, self.viscosity, grid.times, grid.points)
+        return np.asarray(self.weight(grid) * forward)
 
-    def log_psi(self, grid: SubGrid) -> Array:
-        """-phi / (2 c mu) up to a constant: what the Hamilton-Jacobi equation is about."""
-        backward = _propagators(self.psi.shape[-1], self.viscosity, grid)[0]
-        return np.asarray(np.log(carry(self.psi, backward)))
+    def weight(self, grid: SubGrid) -> Array:
+        """psi = exp(-phi / (2 c mu)) on the sub-grid, up to a factor; phi is the value function."""
+        spans = tuple(1.0 - t for t in grid.times)
+        return _flow(self.psi, self.viscosity, spans, grid.points)
 
 
 def hopf_cole(cost: Any, density: Any, c: float = COST, viscosity: float = VISCOSITY) -> HopfCole:
@@ -97,8 +96,17 @@ def hopf_cole(cost: Any, density: Any, c: float = COST, viscosity: float = VISCO
         )
     psi = np.exp(-exponent)
     nodes = tuple(np.arange(g.shape[-1]) / g.shape[-1])
-    at_start = carry(psi, _propagators(g.shape[-1], viscosity, SubGrid((0.0,), nodes))[0])
-    return HopfCole(psi, rho / at_start, viscosity)
+    return HopfCole(psi, rho / _flow(psi, viscosity, (1.0,), nodes), viscosity)
+
+
+def _flow(values: Array, viscosity: float, spans: tuple[float, ...], points: tuple[float, ...]) -> Array:
+    """Positive functions at the nodes after each span of the heat flow, at the points, span-major."""
+    out = carry(values, _propagator(values.shape[-1], viscosity, spans, points))
+    for i, span in enumerate(spans):
+        if span == 0.0:  # interpolation; of the logarithm, so that what is tiny stays positive
+            at = interpolation(values.shape[-1], points)
+            out[..., i * len(points) : (i + 1) * len(points)] = np.exp(carry(np.log(values), at))
+    return out
 
 
 def carry(values: Array, matrix: Array) -> Array:
@@ -111,15 +119,16 @@ def carry(values: Array, matrix: Array) -> Array:
     return out.reshape(*values.shape[:-1], matrix.shape[1])
 
 
+@lru_cache(maxsize=32)
+def _propagator(nodes: int, viscosity: float, spans: tuple[float, ...], points: tuple[float, ...]) -> Array:
+    """(nodes, spans x points): all spans of the heat flow side by side."""
+    return np.concatenate([heat_matrix(nodes, viscosity * span, np.array(points)) for span in spans], axis=1)
+
+
 @lru_cache(maxsize=16)
-def _propagators(nodes: int, viscosity: float, grid: SubGrid) -> tuple[Array, Array]:
-    """Matrices (nodes, len(grid)): from t = 1 back to the sub-grid, and from t = 0 on to it."""
-    points = np.array(grid.points)
-
-    def joined(spans: list[float]) -> Array:
-        return np.concatenate([heat_matrix(nodes, viscosity * span, points) for span in spans], axis=1)
-
-    return joined([1.0 - t for t in grid.times]), joined(list(grid.times))
+def interpolation(nodes: int, points: tuple[float, ...]) -> Array:
+    """(nodes, points): a resolved function at its nodes, read off anywhere on the circle."""
+    return heat_matrix(nodes, 0.0, np.array(points))
 
 
 def heat_matrix(nodes: int, spread: float, points: Array) -> Array:
@@ -128,21 +137,30 @@ def heat_matrix(nodes: int, spread: float, points: Array) -> Array:
     ``spread`` is viscosity times time. A kernel wider than the nodes' spacing is summed over its
     periodic images; a narrower one is taken from its Fourier series (interpolation, at spread 0).
     """
-    y = np.arange(nodes) / nodes
     if (np.pi * nodes) ** 2 * spread > _RESOLVED:
-        distance = points[None, :] - y[:, None]
+        distance = points[None, :] - np.arange(nodes)[:, None] / nodes
         distance -= np.round(distance)
-        images = int(np.ceil(np.sqrt(4.0 * _RESOLVED * spread))) + 1
+        images = int(np.sqrt(4.0 * _RESOLVED * spread) + 0.5)
         with np.errstate(under="ignore"):
             total = sum(np.exp(-((distance + k) ** 2) / (4.0 * spread)) for k in range(-images, images + 1))
         return np.asarray(total / (np.sqrt(4.0 * np.pi * spread) * nodes))
-    k = np.arange(nodes // 2 + 1)
+    return _series_matrix(nodes, spread, points)
+
+
+def _series_matrix(nodes: int, spread: float, points: Array) -> Array:
+    y, k = np.arange(nodes) / nodes, np.arange(nodes // 2 + 1)
     weight = np.where((k == 0) | (2 * k == nodes), 1.0, 2.0) * np.exp(-((2 * np.pi * k) ** 2) * spread)
     at_nodes, at_points = 2 * np.pi * np.outer(k, y), 2 * np.pi * np.outer(k, points)
     # At the highest mode of an even number of nodes only the cosine is seen.
     sines = np.where(2 * k == nodes, 0.0, weight)[:, None] * np.sin(at_points)
     cosines = weight[:, None] * np.cos(at_points)
-    return np.asarray((carry(np.cos(at_nodes).T, cosines) + carry(np.sin(at_nodes).T, sines)) / nodes)
+    matrix = (carry(np.cos(at_nodes).T, cosines) + carry(np.sin(at_nodes).T, sines)) / nodes
+    if spread == 0.0:
+        place = points * nodes
+        exact = np.abs(place - np.round(place)) < 1e-9  # a point that is a node has that node's value
+        matrix[:, exact] = 0.0
+        matrix[np.round(place[exact]).astype(int) % nodes, np.flatnonzero(exact)] = 1.0
+    return np.asarray(matrix)
 
 
-__all__ = ["COST", "VISCOSITY", "HopfCole", "SubGrid", "carry", "heat_matrix", "hopf_cole"]
+__all__ = ["COST", "VISCOSITY", "HopfCole", "SubGrid", "carry", "heat_matrix", "hopf_cole", "interpolation"]

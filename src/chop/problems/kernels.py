@@ -210,12 +210,22 @@ def _advance(u, base, keep, step, result, code, registers, speed, right, left, e
 
 @_compiled
 def _largest_slope(u, code, result, registers):  # type: ignore[no-untyped-def]
-    registers[0, :] = u
+    """max |f'| between the smallest and the largest u, sampled; NaN if u or a slope is not finite.
+
+    Between, not at: a shock of a non-convex flux passes through values that no grid point has.
+    """
+    low, high = u[0], u[0]
+    for value in u:
+        if not abs(value) < np.inf:
+            return np.nan
+        low, high = min(low, value), max(high, value)
+    for i in range(u.size):
+        registers[0, i] = low + (high - low) * (i / (u.size - 1.0))
     run_tape(code, registers)
     largest = 0.0
-    for value in registers[result]:
-        if not abs(value) <= largest:  # a NaN gets through and is returned
-            largest = abs(value)
+    for slope in registers[result]:
+        if not abs(slope) <= largest:  # lets a NaN through
+            largest = abs(slope)
     return largest
 
 
@@ -236,14 +246,15 @@ def _finite(u):  # type: ignore[no-untyped-def]
 def integrate(  # type: ignore[no-untyped-def]
     initial, times, parameters, speeds, local, cfl, max_steps,
     code, numbers, size, result, slope_code, slope_numbers, slope_size, slope_result,
-    frames, status, reached,
+    frames, status, reached, needed,
 ):  # fmt: skip
-    """Fill ``frames`` (rows, frame, n). Status: 0 done, 1 not finite, 2 too many steps.
+    """Fill ``frames`` (rows, frame, n). Status: 0 done, 1 not finite, 2 too many steps, 3 too fast.
 
-    ``local`` takes the splitting speed from each state anew; otherwise it is ``speeds[row]``. The step is
-    the largest that the condition speed * step <= cfl * dx allows and that divides what is left until
-    the next frame, so frame times are exact. The condition is renewed at every step when the speed is
-    local, and at every frame otherwise, where a slope above the given speed shortens the step.
+    ``local`` takes the splitting speed from the range of each state anew; otherwise it is ``speeds[row]``.
+    The step is the largest that speed * step <= cfl * dx allows and that divides what is left until the
+    next frame, so frame times are exact. The condition is renewed at every step when the speed is local,
+    and at every frame otherwise. A slope a little above the given speed shortens the step; one far above
+    it (``needed`` says which) ends the trajectory: the scheme would go on, and be wrong.
     """
     rows, n = initial.shape
     registers, slopes = np.empty((size, n)), np.empty((slope_size, n))
@@ -262,10 +273,13 @@ def integrate(  # type: ignore[no-untyped-def]
                     fastest = _largest_slope(u, slope_code, slope_result, slopes)
                     if local:
                         speed = max(fastest, 1e-12)
+                    elif fastest > 1.05 * speed:
+                        status[row] = 3
+                    needed[row] = fastest
                     fastest, fresh = max(fastest, speed), False
                 count = np.ceil((end - t) * fastest * n / cfl * (1.0 - 1e-9))
-                if not fastest < np.inf:
-                    status[row] = 1
+                if status[row] != 0 or not fastest < np.inf:
+                    status[row] = max(status[row], 1)
                 elif steps + count > max_steps:
                     status[row] = 2
                 else:

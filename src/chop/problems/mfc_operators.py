@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from chop.problems.case import Case
 from chop.problems.errors import ProblemError
-from chop.problems.hopf_cole import SubGrid, carry, heat_matrix, hopf_cole
+from chop.problems.hopf_cole import SubGrid, carry, hopf_cole, interpolation
 from chop.problems.random_field import CircleField, on_grid
 from chop.problems.seeding import random_stream
 from chop.problems.tape import Array
@@ -117,7 +116,8 @@ def _checked(grid: SubGrid, window: tuple[float, float], name: str) -> SubGrid:
 
 def nodes_for(length: float) -> int:
     """Nodes that resolve exp(-g / (2 c mu)) and the densities to rounding, by measurement."""
-    return int(2 ** max(8, np.ceil(np.log2(100.0 / min(length, VARYING_LENGTH)))))
+    shortest = min(CircleField(length).length, VARYING_LENGTH)
+    return POINTS * (1 + max(2, int(np.ceil(1.0 / shortest - 1e-9))))
 
 
 def draw_cost(length: float, stream: np.random.Generator, nodes: int) -> Array:
@@ -152,12 +152,6 @@ def operators(
         x = solution.density(into)
     shown = carry(hidden[:, 0], interpolation(nodes, tuple(np.arange(POINTS) / POINTS)))
     return x, solution.density(out), shown
-
-
-@lru_cache(maxsize=16)
-def interpolation(nodes: int, points: tuple[float, ...]) -> Array:
-    """(nodes, points): a resolved function at its nodes, read off anywhere on the circle."""
-    return heat_matrix(nodes, 0.0, np.array(points))
 
 
 __all__ = [
