@@ -1,0 +1,1 @@
+"""Golden answers: see README.md."""
