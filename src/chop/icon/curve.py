@@ -1,0 +1,58 @@
+"""The learning curve of a run as a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from chop.errors import ChopError
+
+
+def points(folders: Sequence[str | Path]) -> list[dict[str, float]]:
+    """Minutes, steps and errors of runs that continue each other, one after the other."""
+    found: list[dict[str, float]] = []
+    minutes = steps = 0.0
+    for folder in folders:
+        path = Path(folder) / "curve.jsonl"
+        if not path.exists():
+            raise ChopError(f"{folder} holds no learning curve")
+        rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        for row in rows:
+            found.append(
+                {"minutes": minutes + row["seconds"] / 60, "steps": steps + row["step"], **row["errors"]}
+            )
+        if found:
+            minutes, steps = found[-1]["minutes"], found[-1]["steps"]
+    if not found:
+        raise ChopError(f"{', '.join(map(str, folders))}: nothing has been validated yet")
+    return found
+
+
+def draw(folders: Sequence[str | Path], picture: str | Path, title: str = "") -> Path:
+    """Error against time, both axes logarithmic, one line for each kind of question."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = points(folders)
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for name in [key for key in rows[-1] if key not in ("minutes", "steps")]:
+        seen = [row for row in rows if name in row]
+        axes.plot(
+            [row["minutes"] for row in seen],
+            [row[name] for row in seen],
+            marker=".",
+            label=f"{name}: {seen[-1][name]:.4f}",
+        )
+    axes.set(xscale="log", yscale="log", xlabel="minutes", ylabel="mean relative L² error", title=title)
+    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.legend()
+    picture = Path(picture)
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(picture, dpi=110)
+    return picture
+
+
+__all__ = ["draw", "points"]

@@ -1,0 +1,126 @@
+"""Weights on disk: ``.safetensors`` with the configuration and the provenance in the header, no pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chop.errors import ModelError
+from chop.icon.config import IconConfig
+from chop.icon.network import Icon
+
+FORMAT = "chop-icon-1"
+BUNDLED = Path(__file__).parent / "weights"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a weights file says about itself."""
+
+    config: IconConfig
+    training: Mapping[str, Any]
+
+
+def save(network: Icon, path: str | Path, training: Mapping[str, Any] | None = None) -> Path:
+    """The network's weights in one file, complete or not there at all."""
+    from safetensors.torch import save_file
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = {
+        "format": FORMAT,
+        "config": json.dumps(network.config.to_dict()),
+        "training": json.dumps(dict(training or {})),
+    }
+    tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        save_file(tensors, partial, metadata=header)
+        partial.chmod(0o644)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def bundled() -> tuple[str, ...]:
+    """Names of the networks that come with the package."""
+    return tuple(sorted(path.stem for path in BUNDLED.glob("*.safetensors")))
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The file of a bundled network or of the user's own."""
+    text = str(name_or_path)
+    if isinstance(name_or_path, str) and text in bundled():
+        return BUNDLED / f"{text}.safetensors"
+    path = Path(name_or_path).expanduser()
+    if path.is_file():
+        return path
+    raise ModelError(
+        f"there is no network {text!r}: neither a file nor one of {', '.join(bundled()) or 'the bundled'}"
+    )
+
+
+def load(name_or_path: str | Path) -> Icon:
+    """A frozen network: a bundled one by name ("conservation", "mfc"), or any file written by `save`."""
+    network, _ = read(find(name_or_path))
+    return network
+
+
+def provenance(name_or_path: str | Path) -> Provenance:
+    """Configuration and history of a weights file, without its tensors."""
+    header, _ = _open(find(name_or_path), tensors=False)
+    return header
+
+
+def read(path: Path) -> tuple[Icon, Provenance]:
+    """Network and provenance from a file, everything checked against each other."""
+    header, tensors = _open(path, tensors=True)
+    with torch.random.fork_rng(devices=[]):
+        network = Icon(header.config)
+    expected = network.state_dict()
+    if expected.keys() != tensors.keys():
+        odd = sorted(expected.keys() ^ tensors.keys())
+        raise ModelError(f"{path.name}: the tensors do not fit the configuration ({', '.join(odd[:3])} ...)")
+    for name, value in tensors.items():
+        if value.shape != expected[name].shape or value.dtype != expected[name].dtype:
+            raise ModelError(
+                f"{path.name}: {name} is {value.dtype} {tuple(value.shape)}, "
+                f"the configuration wants {expected[name].dtype} {tuple(expected[name].shape)}"
+            )
+        if not bool(torch.isfinite(value).all()):
+            raise ModelError(f"{path.name}: {name} has values that are not finite")
+    network.load_state_dict(tensors)
+    network.eval().requires_grad_(False)
+    return network, header
+
+
+def _open(path: Path, tensors: bool) -> tuple[Provenance, dict[str, Tensor]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            header: Mapping[str, str] = file.metadata() or {}
+            found = {name: file.get_tensor(name) for name in file.keys()} if tensors else {}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise ModelError(f"{path.name} is not a readable weights file: {error}") from None
+    if header.get("format") != FORMAT:
+        raise ModelError(
+            f"{path.name} holds tensors, but not those of a CHOP network (format "
+            f"{header.get('format')!r}, wanted {FORMAT!r}); wrap a model of your own with chop.from_torch"
+        )
+    try:
+        config, training = json.loads(header["config"]), json.loads(header["training"])
+        return Provenance(IconConfig.from_dict(config), dict(training)), found
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{path.name}: its header cannot be read ({error})") from None
+
+
+__all__ = ["BUNDLED", "FORMAT", "Provenance", "bundled", "find", "load", "provenance", "read", "save"]
