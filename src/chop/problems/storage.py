@@ -79,8 +79,8 @@ def _fill(file: Any, cases: Iterable[Case], command: str, progress: Callable[[in
         else:
             settings["n"] = settings.get("n", rows) + case.meta.get("n", len(case))
             settings["failures"] = [*settings.get("failures", []), *case.meta.get("failures", [])]
-        for name, values, shared in _parts(case):
-            _append(file, name, values, rows, shared)
+        for name, values in _parts(case):
+            _append(file, name, values, rows)
         rows += len(case)
         progress(rows)
     if not rows:
@@ -100,50 +100,48 @@ def _version(name: str) -> str:
         return "unknown"
 
 
-def _parts(case: Case) -> Iterator[tuple[str, np.ndarray[Any, Any], bool]]:
-    """Every array of a case, by name; shared ones are stored once, without the leading axis."""
+def _parts(case: Case) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Every array of a case, by name, with a leading axis of rows."""
     prompt = case.prompt
     for name, part in (("inputs", prompt.inputs), ("outputs", prompt.outputs), ("query", prompt.query)):
-        yield f"{name}/values", _numpy(part.values), False
-        yield f"{name}/coords", *_shareable(part.coords)
+        yield f"{name}/values", _numpy(part.values)
+        yield f"{name}/coords", _numpy(part.coords)
         if part.mask is not None:
-            yield f"{name}/mask", _numpy(part.mask), False
-    yield "at", *_shareable(prompt.at)
+            yield f"{name}/mask", _numpy(part.mask)
+    yield "at", _numpy(prompt.at)
     assert prompt.times is not None
-    yield "times", *_shareable(prompt.times)
-    yield "target", _numpy(case.target), False
+    yield "times", _numpy(prompt.times)
+    yield "target", _numpy(case.target)
     if case.trajectory is not None:
-        yield "trajectory", _numpy(case.trajectory), False
+        yield "trajectory", _numpy(case.trajectory)
     for name, values in case.rows.items():
-        yield f"rows/{name}", np.asarray(values), False
-
-
-def _shareable(tensor: Tensor) -> tuple[np.ndarray[Any, Any], bool]:
-    """Leading axes that only repeat themselves are not stored."""
-    shared = tensor.stride(0) == 0
-    while tensor.ndim > 1 and tensor.stride(0) == 0:
-        tensor = tensor[0]
-    return _numpy(tensor), shared
+        yield f"rows/{name}", np.asarray(values)
 
 
 def _numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     return np.asarray(tensor.detach().cpu().numpy())
 
 
-def _append(file: Any, name: str, values: np.ndarray[Any, Any], rows: int, shared: bool) -> None:
-    if shared:
-        if name not in file:
-            file.create_dataset(name, data=values).attrs["shared"] = True
-        elif not np.array_equal(file[name][...], values):
-            raise DataError(f"the pieces of one data set must agree in {name}")
-        return
+def _append(file: Any, name: str, values: np.ndarray[Any, Any], rows: int) -> None:
+    """Add rows to a data set. What only repeats itself (a common grid) is stored once, as "shared"."""
     if name not in file:
         if rows:
             raise DataError(f"the pieces of one data set must agree: only a later one has {name}")
+        once = values
+        while once.ndim > 1 and once.shape[0] > 1 and once.strides[0] == 0:
+            once = once[0]
+        if once.ndim < values.ndim:
+            file.create_dataset(name, data=once).attrs["shared"] = True
+            return
         piece = (max(1, min(len(values), 64)), *values.shape[1:])
         file.create_dataset(name, data=values, maxshape=(None, *values.shape[1:]), chunks=piece)
         return
     stored = file[name]
+    if stored.attrs.get("shared"):
+        grid = stored[...]
+        if grid.shape != values.shape[values.ndim - grid.ndim :] or not (grid == values).all():
+            raise DataError(f"the pieces of one data set must agree in {name}")
+        return
     if len(stored) != rows or stored.shape[1:] != values.shape[1:] or stored.dtype != values.dtype:
         raise DataError(f"the pieces of one data set must agree in {name}")
     stored.resize(rows + len(values), axis=0)
