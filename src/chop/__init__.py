@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chop import metrics, operators, problems, testing
+    from chop import icon, metrics, operators, problems, testing
     from chop.catalog import programs
     from chop.errors import ChopError, ModelError, ParseError, ProgramError, PromptError
     from chop.forecast import Rollout, rollout
+    from chop.icon.weights import load
     from chop.model import from_jax, from_numpy, from_torch
     from chop.program import Program, Result
     from chop.prompt import Axis, Field, Graph, Prompt
@@ -26,13 +27,14 @@ _HOME = {
     "chop.catalog": ("programs",),
     "chop.errors": ("ChopError", "ModelError", "ParseError", "ProgramError", "PromptError"),
     "chop.forecast": ("Rollout", "rollout"),
+    "chop.icon.weights": ("load",),
     "chop.model": ("from_jax", "from_numpy", "from_torch"),
     "chop.program": ("Program", "Result"),
     "chop.prompt": ("Axis", "Field", "Graph", "Prompt"),
     "chop.text": ("parse", "registry"),
     "chop.trace": ("Trace",),
 }
-_MODULES = ("metrics", "operators", "problems", "testing")
+_MODULES = ("icon", "metrics", "operators", "problems", "testing")
 _NAMES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -52,6 +54,8 @@ __all__ = [
     "from_jax",
     "from_numpy",
     "from_torch",
+    "icon",
+    "load",
     "metrics",
     "operators",
     "parse",

@@ -10,6 +10,7 @@ import typer
 
 from chop import __version__
 from chop.errors import ChopError, ParseError
+from chop.icon.commands import train_app
 from chop.problems.commands import data_app
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
     help="Chains of explicit operators around a frozen in-context operator network.",
 )
 app.add_typer(data_app, name="data")
+app.add_typer(train_app, name="train")
 
 
 def _version(wanted: bool) -> None:
