@@ -1,5 +1,8 @@
 """The compiled interpreter against numpy, and how kernels are compiled."""
 
+import subprocess
+import sys
+
 import numba
 import numpy as np
 import pytest
@@ -93,3 +96,17 @@ def test_kernels_work_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPatc
 def test_kernels_are_single_threaded() -> None:
     for name in ("integrate", "run_tape", "matrix_product"):
         assert not getattr(kernels, name).targetoptions.get("parallel", False)
+
+
+def test_numba_is_loaded_only_to_solve() -> None:
+    code = """
+import sys
+import chop.problems.commands
+assert not {"numba", "h5py", "matplotlib"} & set(sys.modules)
+from chop.problems import conservation, mfc
+conservation.CubicStream()
+assert "numba" not in sys.modules
+conservation.sample("u", 1)
+assert "numba" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
