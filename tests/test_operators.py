@@ -983,7 +983,8 @@ def test_correct_helps_where_like_inputs_have_like_errors():
     assert np.median(gains) < 0.02
 
 
-def test_correct_closes_its_gate_where_errors_teach_nothing():
+@pytest.mark.parametrize("magnitude", [None, 1.0])
+def test_correct_closes_its_gate_where_errors_teach_nothing(magnitude):
     """Errors that change sign from example to example: the answer is the base's, bit for bit."""
     prompt = make_prompt(1, examples=4)
     sign = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)[:, None, None]
@@ -994,12 +995,25 @@ def test_correct_closes_its_gate_where_errors_teach_nothing():
         assert asked.batch == (1 + 4,)
         return torch.cat([answer.unsqueeze(0), prompt.outputs.values - sign])
 
-    result = parse('correct(icon, weights="uniform")').run(model, prompt)
+    result = Correct(icon, weights="uniform", magnitude=magnitude).run(model, prompt)
     found = result.trace.root.notes
     assert float(found["error before"]) == pytest.approx(1)
-    assert float(found["magnitude"]) == 0
+    assert float(found["magnitude"]) == (magnitude or 0)
     assert not bool(found["gate open"])
     assert torch.equal(result.values, answer)
+
+
+def test_a_bad_held_out_answer_does_not_reach_an_uncorrected_one():
+    prompt = make_prompt(1)
+    answer = toy_model(prompt)
+
+    def model(asked):
+        return torch.cat([answer.unsqueeze(0), torch.full_like(prompt.outputs.values, torch.nan)])
+
+    result = parse("correct(icon)").run(model, prompt)
+    assert torch.equal(result.values, answer)
+    assert not bool(result.rejected)
+    assert bool(result.error.isnan())
 
 
 @pytest.mark.parametrize("magnitude", [0.0, 0.5, 1.0])
