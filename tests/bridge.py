@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
-from oracles.prompt import Question
 
 from chop.program import Icon, Projected, Wrapped
+from oracles.prompt import Question
 
 
 def questions(prompt):

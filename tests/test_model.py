@@ -446,3 +446,11 @@ class TestSharing(TestAttention):
 class TestToyModel(ModelConformance):
     def make_model(self):
         return toy_model
+
+
+def test_an_adapted_module_that_went_back_to_training_is_refused():
+    network = Attention()
+    model = chop.from_torch(network)
+    network.train()
+    with pytest.raises(ModelError, match="in training mode"):
+        chop.programs["raw"].run(model, make_prompt(0))

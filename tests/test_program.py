@@ -781,3 +781,18 @@ def test_transforms_of_the_library_are_not_touched_by_a_run():
     before = hash(made), str(made)
     made.run(plain_arithmetic, make_prompt(1))
     assert (hash(made), str(made)) == before
+
+
+def test_an_undeclared_field_is_named():
+    @dataclass(frozen=True)
+    class Loose(Leaf):
+        """A field that nobody can print or check."""
+
+        name: ClassVar[str] = "loose"
+        number: int = 3
+
+        def answer(self, prompt):
+            return prompt.query.values, {}
+
+    with pytest.raises(ProgramError, match=r"Loose: number is not declared; .*chop\.declare"):
+        Loose()

@@ -664,3 +664,16 @@ def test_a_split_run_leaves_nothing_behind():
     assert len(alive) == 4 * 12
     del result, prompt
     assert [ref for ref in alive if ref() is not None] == []
+
+
+def test_a_batch_without_queries_is_refused():
+    whole = make_prompt(0, batch=(3,))
+    empty = [Field(part.coords[:0], part.values[:0]) for part in (whole.inputs, whole.outputs, whole.query)]
+    with pytest.raises(PromptError, match="holds no query"):
+        Prompt(inputs=empty[0], outputs=empty[1], query=empty[2], at=whole.at[:0])
+
+
+def test_a_copy_with_other_examples_does_not_claim_their_origin():
+    child = make_prompt(0).held_out(pad=True)
+    assert child.origin is not None
+    assert dataclasses.replace(child, inputs=child.outputs).origin is None

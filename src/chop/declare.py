@@ -126,6 +126,12 @@ class Operator(ABC):
     """What always holds of it, in one sentence; the conformance suites test it."""
 
     def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            if "param" not in f.metadata and not isinstance(getattr(self, f.name), Operator):
+                raise ProgramError(
+                    f"{type(self).__name__}: {f.name} is not declared; give it number(), whole(), flag(), "
+                    "choice(), indices(), program() or programs() of chop.declare"
+                )
         for key, param in self.params().items():
             given = getattr(self, key)
             if param.kind in ("programs", "indices") and isinstance(given, list):

@@ -78,10 +78,16 @@ def from_torch(module: nn.Module) -> FrozenModel:
     own = next((p for p in module.parameters()), None)
 
     def model(prompt: Prompt, /) -> Tensor:
+        _need_frozen(module)
         given = prompt if own is None else prompt.to(device=own.device, dtype=own.dtype)
         return _unflattened(module(*arrays(given)), prompt)
 
     return model
+
+
+def _need_frozen(module: nn.Module) -> None:
+    if module.training:
+        raise ModelError("the model is in training mode; call model.eval() first")
 
 
 def from_numpy(function: Callable[..., Any]) -> FrozenModel:
@@ -136,8 +142,8 @@ class Caller:
     def __init__(self, model: FrozenModel, root: Prompt, max_bytes: int = MAX_BYTES) -> None:
         if not callable(model):
             raise ModelError(f"a model must be callable with a prompt; {type(model).__name__} is not")
-        if isinstance(model, nn.Module) and model.training:
-            raise ModelError("the model is in training mode; call model.eval() first")
+        if isinstance(model, nn.Module):
+            _need_frozen(model)
         self._model = model
         self._root = root
         self._queries = root.batch.numel()

@@ -61,6 +61,8 @@ class Prompt:
     origin: Origin | None = None
 
     def __post_init__(self) -> None:
+        # Only the methods below know where examples come from; a copy with other examples must not say so.
+        object.__setattr__(self, "origin", None)
         _check_shapes(self)
         k = self.dimensions
         axes = default_axes(k) if self.axes is None else _checked_axes(self.axes)
@@ -294,6 +296,8 @@ def _check_shapes(prompt: Prompt) -> None:
         raise PromptError(f"{inputs.batch[-1]} example inputs but {outputs.batch[-1]} example outputs")
     if inputs.batch[-1] < 1:
         raise PromptError("a prompt needs at least one example pair")
+    if not query.batch.numel():
+        raise PromptError(f"the batch {tuple(query.batch)} holds no query")
     if inputs.channels != query.channels:
         raise PromptError(f"inputs have {inputs.channels} channels but the query has {query.channels}")
     widths = {part.coords.shape[-1] for part in (inputs, outputs, query)}
