@@ -10,7 +10,9 @@ PAGES = [ROOT / "README.md", ROOT / "docs" / "concepts.md"]
 
 
 def blocks(page):
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(
+        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
