@@ -135,17 +135,20 @@ class DecoderBlock(nn.Module):
     def forward(
         self,
         tokens: Tensor,
-        turn: Tensor,
+        turns: tuple[Tensor, Tensor],
         shown: int,
         memory: tuple[Tensor, Tensor],
         bias: Tensor | None,
     ) -> Tensor:
-        """``tokens (B, Q, tokens, width)`` for Q queries about the same pairs."""
+        """``tokens (B, Q, tokens, width)`` for Q queries about the same pairs.
+
+        ``turns`` are those of the queries' tokens, query by query and laid one after the other.
+        """
         size, queries = tokens.shape[:2]
-        flat, spin = tokens.flatten(0, 1), turn.flatten(0, 1)
-        flat = flat + self.attention(flat, spin, shown)
-        row, spin = (part.unflatten(0, (size, queries)).flatten(1, 2) for part in (flat, spin))
-        row = row + self.pairs(row, spin, memory, bias)
+        flat = tokens.flatten(0, 1)
+        flat = flat + self.attention(flat, turns[0], shown)
+        row = flat.unflatten(0, (size, queries)).flatten(1, 2)
+        row = row + self.pairs(row, turns[1], memory, bias)
         summed: Tensor = (row + self.feed(row)).unflatten(1, (queries, -1))
         return summed
 

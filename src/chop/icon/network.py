@@ -102,6 +102,12 @@ class Icon(nn.Module):
             if axis.name == "x" and axis.period not in (1.0, None):
                 raise ModelError(f"this network knows x with period 1, the prompt has period {axis.period}")
 
+    def pair_tokens(self, x_at: Tensor, y_at: Tensor) -> int:
+        """How many tokens the D pairs of one prompt have, at coordinates ``(B, D, n, k)``."""
+        if self.config.grid:
+            return x_at.shape[1] * (self.config.grid // self.config.patch)
+        return x_at.shape[1] * sum(self._places(part).layout.tokens for part in (x_at, y_at))
+
     def encode(self, x: Tensor, x_at: Tensor, y: Tensor, y_at: Tensor) -> Memory:
         """Pairs: values ``(B, D, n, c)`` at coordinates ``(B, D, n, k)``, and what they map to."""
         if self.config.grid:
@@ -109,12 +115,11 @@ class Icon(nn.Module):
         else:
             tokens, turn = self._separate_tokens(x, x_at, y, y_at)
         size, pairs, count, _ = tokens.shape
-        turn = turn.expand(size, pairs, -1, -1, -1)
-        flat, spin = tokens.flatten(0, 1), turn.flatten(0, 1)
+        flat, spin = tokens.flatten(0, 1), _for_each(turn, size, pairs)
         for block in self.encoder:
             flat = block(flat, spin)
         memory = self.memory_norm(flat).reshape(size, pairs * count, -1)
-        spin = spin.reshape(size, pairs * count, 1, -1)
+        spin = _for_row(turn, size, pairs)
         layers = []
         for block in self.decoder:
             assert isinstance(block, DecoderBlock)
@@ -139,13 +144,12 @@ class Icon(nn.Module):
             given = self.query(self._content(x, before))
             asked = self.asked(place.geometry).expand(*given.shape[:2], -1, -1)
             tokens, shown = torch.cat([given, asked], dim=-2), given.shape[-2]
-            turn = torch.cat(
-                [self._turn(part).expand(*given.shape[:2], -1, -1, -1) for part in (before, place)], dim=-3
-            )
-        turn = turn.expand(*tokens.shape[:-1], *turn.shape[-2:])
+            turn = _joined([self._turn(part) for part in (before, place)])
         bias = None if counts is None else _bias(counts, tokens.shape[-2], memory)
+        size, queries = tokens.shape[:2]
+        turns = (_for_each(turn, size, queries), _for_row(turn, size, queries))
         for i, block in enumerate(self.decoder):
-            tokens = block(tokens, turn, shown, memory.layers[i], bias)
+            tokens = block(tokens, turns, shown, memory.layers[i], bias)
         if not c.grid:
             tokens = tokens[..., shown:, :]
         answer = unpatch(self.head(self.norm(tokens)), place.layout, c.outputs)
@@ -166,8 +170,7 @@ class Icon(nn.Module):
         """Tokens of the input, then tokens of the output, each on its own points."""
         before, after = self._places(x_at), self._places(y_at)
         tokens = [self.first(self._content(x, before)), self.second(self._content(y, after))]
-        turns = [self._turn(place).expand(*x.shape[:2], -1, -1, -1) for place in (before, after)]
-        return torch.cat(tokens, dim=-2), torch.cat(turns, dim=-3)
+        return torch.cat(tokens, dim=-2), _joined([self._turn(place) for place in (before, after)])
 
     def _places(self, coords: Tensor) -> Places:
         return places(coords, self.config.patch, self.config.margin)
@@ -185,11 +188,33 @@ class Icon(nn.Module):
         return torch.polar(torch.ones_like(angle), angle).unsqueeze(-2)
 
 
+def _joined(turns: list[Tensor]) -> Tensor:
+    """Turns of two kinds of tokens one after the other; what all functions share stays shared."""
+    lead = torch.broadcast_shapes(*(turn.shape[:2] for turn in turns))
+    return torch.cat([turn.expand(*lead, -1, -1, -1) for turn in turns], dim=-3)
+
+
+def _for_each(turn: Tensor, size: int, functions: int) -> Tensor:
+    """Turns ``(B or 1, Q or 1, tokens, 1, w)`` for functions that are batched; 1 if they are all alike."""
+    if turn.shape[0] == turn.shape[1] == 1:
+        return turn[0]
+    return turn.expand(size, functions, -1, -1, -1).flatten(0, 1)
+
+
+def _for_row(turn: Tensor, size: int, functions: int) -> Tensor:
+    """The same for functions laid one after the other."""
+    batch = 1 if turn.shape[0] == 1 else size
+    return turn.expand(batch, functions, -1, -1, -1).flatten(1, 2)
+
+
 def _bias(counts: Tensor, tokens: int, memory: Memory) -> Tensor:
     """What is added to the attention of every query token to every memory token: log of the count."""
-    each = memory.layers[0][0].shape[1] // memory.pairs
-    spread = counts.log().repeat_interleave(each, dim=-1).repeat_interleave(tokens, dim=1)
-    return spread.to(memory.layers[0][0].dtype).unsqueeze(1)
+    if bool((counts == counts[:1]).all()):
+        counts = counts[:1]
+    key = memory.layers[0][0]
+    each = key.shape[1] // memory.pairs
+    spread = counts.to(key.dtype).log().repeat_interleave(each, dim=-1).repeat_interleave(tokens, dim=1)
+    return spread.unsqueeze(1)
 
 
 __all__ = ["Icon", "Memory"]

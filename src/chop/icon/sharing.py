@@ -23,6 +23,8 @@ from chop.prompt import Field, Prompt, lean
 if TYPE_CHECKING:
     from chop.icon.network import Icon, Memory
 
+TOKENS = {"cpu": 3000, "cuda": 2**19}
+"""Tokens worked on at a time: on a CPU what they need then stays in its cache."""
 REMEMBERED = 4
 """Encoded batches of examples kept for the next call, as long as the examples themselves live."""
 
@@ -91,9 +93,13 @@ def _composed(outer: Tensor, inner: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Encoded:
-    """The memory of a prompt's distinct pairs; ``fold (D, distinct)`` says which pair is which."""
+    """Memories of a prompt's distinct pairs, ``rows`` rows of the batch in each.
 
-    memory: Memory
+    ``fold (D, distinct)`` says which pair is which if some repeat others.
+    """
+
+    memories: tuple[Memory, ...]
+    rows: int
     fold: Tensor | None
 
 
@@ -118,7 +124,10 @@ def _encoded(network: Icon, root: Prompt, share: bool) -> _Encoded:
         for j in range(root.examples):
             fold[j, kept.index(same.get(j, j))] = 1.0
     x, x_at, y, y_at = parts
-    found = _Encoded(network.encode(x, _leaner(x_at), y, _leaner(y_at)), fold)
+    x_at, y_at = _leaner(x_at), _leaner(y_at)
+    rows = max(1, TOKENS[x.device.type] // network.pair_tokens(x_at, y_at))
+    pieces = zip(*(part.split(rows) for part in (x, x_at, y, y_at)), strict=True)
+    found = _Encoded(tuple(network.encode(*piece) for piece in pieces), rows, fold)
     if share and not torch.is_grad_enabled():
         _remember(network, root.inputs, root.outputs, found)
     return found
@@ -151,7 +160,9 @@ def _ask(
         if encoded.fold is not None:
             counts = counts.to(encoded.fold.dtype) @ encoded.fold
         plain = encoded.fold is None and all(question.counts is None for question in group)
-        values = network.decode(encoded.memory, x, _leaner(x_at), _leaner(at), None if plain else counts)
+        asked = (x, _leaner(x_at), _leaner(at), *(() if plain else (counts,)))
+        pieces = zip(encoded.memories, *(part.split(encoded.rows) for part in asked), strict=True)
+        values = torch.cat([network.decode(*piece) for piece in pieces])
         sizes = [part[0].shape[1] for part in parts]
         for question, piece in zip(group, values.split(sizes, dim=1), strict=True):
             prompt = question.prompt
