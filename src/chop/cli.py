@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from chop import __version__
+from chop.bench.commands import bench
 from chop.errors import ChopError, ParseError
 from chop.icon.commands import train_app
 from chop.problems.commands import data_app
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")
+app.command("bench")(bench)
 
 
 def _version(wanted: bool) -> None:

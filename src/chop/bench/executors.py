@@ -1,0 +1,130 @@
+"""Who does the work: this process, worker processes on this machine, or a Ray cluster.
+
+An executor takes jobs in order and yields each with its records as it is finished, in any order. Workers
+have one thread each: at this size a second thread gains nothing, and rounding stays the same.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
+from typing import Any
+
+from chop.bench.errors import BenchError
+from chop.bench.store import Record
+from chop.bench.work import Job, Setting, evaluate
+
+Finished = Iterator[tuple[Job, list[Record]]]
+Executor = Callable[[Sequence[Job], Setting, int], Finished]
+
+
+def inline(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
+    """One after the other, here."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for job in jobs:
+            yield job, evaluate(job, setting)
+    finally:
+        torch.set_num_threads(before)
+
+
+def processes(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
+    """Worker processes with one thread each; they end with this process, however it ends."""
+    import multiprocessing
+
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    pool = ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)
+    )
+    waiting: dict[Future[list[Record]], Job] = {}
+    rest = iter(jobs)
+    try:
+        while True:
+            while len(waiting) < 2 * workers and (job := next(rest, None)) is not None:
+                waiting[pool.submit(evaluate, job, setting)] = job
+            if not waiting:
+                break
+            for done in wait(waiting, return_when=FIRST_COMPLETED).done:
+                yield waiting.pop(done), done.result()
+        pool.shutdown()
+    except BrokenProcessPool:
+        raise BenchError(
+            "a worker process died (out of memory?); what is finished is kept, the same command continues"
+        ) from None
+    finally:
+        _stop(pool)
+
+
+def ray(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
+    """A Ray cluster: the one this machine belongs to, else a local one. Weights must be on every node."""
+    try:
+        cluster: Any = import_module("ray")
+    except ImportError:
+        raise BenchError("the ray executor needs Ray: pip install 'chain-of-operators[ray]'") from None
+    ours = not cluster.is_initialized()
+    if ours:
+        address = os.environ.get("RAY_ADDRESS")
+        options: dict[str, Any] = {"address": address} if address else {"num_cpus": workers}
+        cluster.init(include_dashboard=False, log_to_driver=False, **options)
+    remote = cluster.remote(num_cpus=1, max_retries=2)(_alone)
+    waiting: dict[Any, Job] = {}
+    rest = iter(jobs)
+    try:
+        while True:
+            while len(waiting) < 4 * workers and (job := next(rest, None)) is not None:
+                waiting[remote.remote(job, setting)] = job
+            if not waiting:
+                return
+            finished, _ = cluster.wait(list(waiting), num_returns=1)
+            for done in finished:
+                yield waiting.pop(done), cluster.get(done)
+    finally:
+        if ours:
+            cluster.shutdown()
+
+
+def _alone(job: Job, setting: Setting) -> list[Record]:
+    import torch
+
+    torch.set_num_threads(1)
+    return evaluate(job, setting)
+
+
+def _begin(parent: int) -> None:
+    """A worker: one thread, deaf to Ctrl-C (its parent hears it), gone when its parent is."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """At once: what runs is thrown away and done again by the next command."""
+    running = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in running:
+        process.terminate()
+    for process in running:
+        process.join()
+
+
+EXECUTORS: dict[str, Executor] = {"processes": processes, "inline": inline, "ray": ray}
+
+__all__ = ["EXECUTORS", "Executor", "inline", "processes", "ray"]

@@ -1,0 +1,264 @@
+"""Figures of errors: boxes with means and percentages, rollouts with bands, what each operator carries.
+
+Colours are those of Okabe and Ito; every method also has its own hatch, dash or marker, so that the figures
+survive printing in grey and colour blindness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from chop.bench.conditions import COST, DENSITY, FLUXES, LENGTHS, mapping, rollout, single
+from chop.bench.methods import ABLATED, CONSERVATION, CORR, MFC, RAW, label_of
+from chop.bench.results import Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK = "#222222"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn."""
+
+    label: str
+    color: str
+    hatch: str = ""
+    dash: Any = "-"
+
+
+RAW_LOOK = Look("Raw ICON", "#d55e00", "", "--")
+PROGRAM_LOOK = Look("CHOP", "#0072b2", "////", "-")
+BEST_LOOK = Look("best of the grid", "#009e73", "....", "-.")
+
+
+def figures(results: Results) -> dict[str, Figure]:
+    """Every figure for which there are results, by the name of its file."""
+    chosen = results.chosen
+    made: dict[str, Figure | None] = {
+        "conservation_boxes": _boxes(
+            results,
+            [("", [(label, single(flux)) for flux, label in FLUXES.items()])],
+            _methods(CONSERVATION, chosen.get("conservation")),
+            "One step of conservation laws outside the training family",
+        ),
+        "rollout": _rollouts(results),
+        "mfc_boxes": _boxes(
+            results,
+            [(_family(f), [(f"ℓ = {ell:g}", mapping(f, ell)) for ell in LENGTHS]) for f in (*DENSITY, *COST)],
+            _methods(MFC, chosen.get("mfc")),
+            "Mean-field control at shorter length scales",
+        ),
+        "corr_boxes": _boxes(
+            results,
+            [(_family(f), [(f"ℓ = {ell:g}", mapping(f, ell)) for ell in LENGTHS]) for f in COST],
+            _methods(CORR, None),
+            "Cost to density: the residual correction alone",
+        ),
+        "transfer_boxes": _boxes(
+            results,
+            [("", [(label, single(flux)) for flux, label in FLUXES.items()])],
+            _methods(MFC, None),
+            "CHOP(MFC) transferred to the conservation network",
+        )
+        if "transfer" in results.selection.suites
+        else None,
+        "ablation": _ablation(results),
+    }
+    return {name: figure for name, figure in made.items() if figure is not None}
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, made without global state."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), facecolor="white", layout="constrained")
+
+
+def _family(name: str) -> str:
+    kind, _, shape = name.partition("_")
+    return f"{'cost g' if kind == 'g' else 'density ρ(0)'} hidden, {shape.replace('to', ' → ')}"
+
+
+def _methods(program: str, best: str | None) -> list[tuple[str, Look]]:
+    look = Look(label_of(program), PROGRAM_LOOK.color, PROGRAM_LOOK.hatch, PROGRAM_LOOK.dash)
+    found = [(RAW, RAW_LOOK), (program, look)]
+    return found if best is None or best in (RAW, program) else [*found, (best, BEST_LOOK)]
+
+
+_Panels = Sequence[tuple[str, Sequence[tuple[str, str]]]]
+
+
+def _boxes(
+    results: Results, panels: _Panels, methods: Sequence[tuple[str, Look]], title: str
+) -> Figure | None:
+    """Panels of grouped boxes; percentages are the change of the mean against the bare model."""
+    shown = [
+        (name, [(label, condition) for label, condition in groups if _has(results, condition, methods)])
+        for name, groups in panels
+    ]
+    shown = [(name, groups) for name, groups in shown if groups]
+    if not shown:
+        return None
+    widths = [len(groups) for _, groups in shown]
+    width = max(5.0, 0.62 * len(methods) * sum(widths) + 0.5 * len(shown) + 1.0)
+    figure = new_figure(min(width, 16.0), 4.4)
+    axes: Any = figure.subplots(1, len(shown), sharey=True, squeeze=False, width_ratios=widths)[0]
+    for ax, (name, groups) in zip(axes, shown, strict=True):
+        counts = set()
+        for place, (_, condition) in enumerate(groups):
+            counts |= _group(ax, results, condition, methods, place)
+        ax.set_yscale("log")
+        ax.set_xticks(range(len(groups)), [label for label, _ in groups])
+        ax.set_title(name, fontsize=9, color=INK)
+        ax.set_xlabel(f"n = {', '.join(map(str, sorted(counts)))} each", fontsize=8)
+        ax.grid(axis="y", which="major", color="#dddddd", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.set_xlim(-0.6, len(groups) - 0.4)
+    low, high = axes[0].get_ylim()
+    axes[0].set_ylim(low, high * (high / low) ** (0.2 if len(methods) > 2 else 0.1))
+    axes[0].set_ylabel("relative L² error (no unit)")
+    _legend(figure, [look for _, look in methods], title)
+    return figure
+
+
+def _has(results: Results, condition: str, methods: Sequence[tuple[str, Look]]) -> bool:
+    return all(results.errors(condition, method) is not None for method, _ in methods[:2])
+
+
+def _group(
+    ax: Any, results: Results, condition: str, methods: Sequence[tuple[str, Look]], place: int
+) -> set[int]:
+    """The boxes of one condition; returns how many questions there were."""
+    step = 0.8 / len(methods)
+    counts = set()
+    for i, (method, look) in enumerate(methods):
+        errors = results.errors(condition, method)
+        if errors is None or not np.isfinite(errors).any():
+            continue
+        finite = errors[np.isfinite(errors)]
+        x = place + (i - (len(methods) - 1) / 2) * step
+        drawn = ax.boxplot(
+            [finite], positions=[x], widths=0.82 * step, whis=1.5, showfliers=False, patch_artist=True,
+            showmeans=True,
+            meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "markersize": 4.5},
+            medianprops={"color": INK, "linewidth": 1.4},
+        )  # fmt: skip
+        drawn["boxes"][0].set(
+            facecolor=look.color, alpha=0.75, hatch=look.hatch, edgecolor=INK, linewidth=0.8
+        )
+        against = results.compare(condition, method)
+        if method != RAW and against is not None and against.paired is not None:
+            change = -against.paired.reduction
+            arrow = "" if abs(change) < 0.5 else "↓" if change < 0 else "↑"
+            words = f"{arrow}{abs(change):.0f} %"
+            ax.text(
+                x, 0.985, words, transform=ax.get_xaxis_transform(), ha="center", va="top", fontsize=7.5,
+                color=look.color, weight="bold", rotation=90 if len(methods) > 2 else 0,
+            )  # fmt: skip
+        counts.add(len(errors))
+    return counts
+
+
+def _legend(figure: Figure, looks: Sequence[Look], title: str, lines: bool = False) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [
+        Line2D([], [], color=look.color, linestyle=look.dash, linewidth=2)
+        if lines
+        else Patch(facecolor=look.color, alpha=0.75, hatch=look.hatch, edgecolor=INK)
+        for look in looks
+    ]
+    labels = [look.label for look in looks]
+    if not lines:
+        mark: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK}
+        handles.append(Line2D([], [], linestyle="", **mark))
+        labels.append("mean (line: median; box: quartiles; whiskers: 1.5 × that range)")
+    figure.suptitle(title, fontsize=11, color=INK)
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+
+
+def _rollouts(results: Results) -> Figure | None:
+    """Median error of every step with the quartiles as a band, one panel a flux."""
+    methods = _methods(CONSERVATION, results.chosen.get("rollout"))
+    fluxes = [flux for flux in FLUXES if results.curve(rollout(flux), CONSERVATION) is not None]
+    if not fluxes:
+        return None
+    figure = new_figure(4.3 * len(fluxes) + 0.6, 3.9)
+    axes: Any = figure.subplots(1, len(fluxes), sharey=True, squeeze=False)[0]
+    for ax, flux in zip(axes, fluxes, strict=True):
+        said = []
+        for method, look in methods:
+            curve = results.curve(rollout(flux), method)
+            if curve is None:
+                continue
+            steps = np.arange(1, curve.shape[1] + 1)
+            low, half, high = (_quantile(curve, q) for q in (0.25, 0.5, 0.75))
+            ax.plot(steps, half, color=look.color, linestyle=look.dash, linewidth=1.8)
+            ax.fill_between(steps, low, high, color=look.color, alpha=0.18, linewidth=0)
+            lost = int((~np.isfinite(curve[:, -1])).sum())
+            said += [f"{look.label}: {lost} not finite"] * (lost > 0)
+        ax.set_yscale("log")
+        ax.set_title(f"f(u) = {FLUXES[flux]}", fontsize=10, color=INK)
+        ax.set_xlabel(f"rollout step (Δt = 0.1), n = {len(curve) if curve is not None else '?'}")
+        ax.grid(color="#dddddd", linewidth=0.6)
+        if said:
+            ax.text(0.02, 0.02, "\n".join(said), transform=ax.transAxes, fontsize=7.5, va="bottom")
+    axes[0].set_ylabel("relative L² error (no unit)")
+    words = "Rollouts: median error and interquartile range at every step"
+    _legend(figure, [look for _, look in methods], words, lines=True)
+    return figure
+
+
+def _quantile(curve: Any, q: float) -> Any:
+    """Of each step, answers that are not finite counted as the worst."""
+    worst = np.where(np.isfinite(curve), curve, np.inf)
+    with np.errstate(invalid="ignore"):
+        return np.quantile(worst, q, axis=0, method="nearest")
+
+
+def _ablation(results: Results) -> Figure | None:
+    """Reduction of the mean error with each operator removed, one row a variant, one mark a condition."""
+    panels = []
+    for program, table in ABLATED.items():
+        names = [single(flux) for flux in FLUXES] if program == CONSERVATION else []
+        if program == MFC:
+            names = [mapping(family, ell) for family in (*DENSITY, *COST) for ell in LENGTHS]
+        variants = {program: f"{label_of(program)}, complete", **table}
+        values = {
+            label: [
+                against.paired.reduction
+                for name in names
+                if (against := results.compare(name, method)) is not None and against.paired is not None
+            ]
+            for method, label in variants.items()
+        }
+        if sum(bool(found) for found in values.values()) > 1:
+            panels.append((label_of(program), {k: v for k, v in values.items() if v}))
+    if not panels:
+        return None
+    figure = new_figure(6.4 * len(panels), 3.6)
+    axes: Any = figure.subplots(1, len(panels), squeeze=False)[0]
+    for ax, (name, values) in zip(axes, panels, strict=True):
+        for row, found in enumerate(values.values()):
+            color = PROGRAM_LOOK.color if row == 0 else "#56606b"
+            ax.plot(found, [row] * len(found), "o", color=color, markersize=5, alpha=0.6)
+            ax.plot([np.mean(found)], [row], "|", color=INK, markersize=16, markeredgewidth=2)
+        ax.axvline(0, color=INK, linewidth=0.8)
+        ax.set_yticks(range(len(values)), list(values))
+        ax.invert_yaxis()
+        ax.set_xlabel("reduction of the mean error (%), one mark a condition, bar: their mean")
+        ax.set_title(name, fontsize=10, color=INK)
+        ax.grid(axis="x", color="#dddddd", linewidth=0.6)
+        ax.set_xlim(left=max(ax.get_xlim()[0], -150))
+    figure.suptitle("What carries the gain: each operator removed in turn", fontsize=11, color=INK)
+    return figure
+
+
+__all__ = ["BEST_LOOK", "INK", "PROGRAM_LOOK", "RAW_LOOK", "Look", "figures", "new_figure"]

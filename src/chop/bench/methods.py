@@ -1,0 +1,153 @@
+"""The methods as data: the paper's programs, what remains of them without one operator, baselines, a grid.
+
+A method is program text, or ``@name`` for a baseline that no program expresses (see `baselines`).
+"""
+
+from __future__ import annotations
+
+RAW = "icon"
+CONSERVATION = 'moving_frame | rescale(center="mean") | icon | conserve_mean'
+MFC = "select(correct(rescale | icon), icon)"
+CORR = "correct(icon)"
+BAGGING = "@bag(12)"
+FINE_TUNING = ("@finetune(0.00003)", "@finetune(0.0003)", "@finetune(0.001)")
+FINE_TUNING_STEPS = (1, 3, 10)
+
+_WITHOUT_CONSERVATION = {
+    'rescale(center="mean") | icon | conserve_mean': "without moving_frame",
+    "moving_frame | icon | conserve_mean": "without rescale",
+    'moving_frame | rescale(center="mean") | icon': "without conserve_mean",
+    "icon | conserve_mean": "conserve_mean alone",
+    "moving_frame | icon": "moving_frame alone",
+    'rescale(center="mean") | icon': "rescale alone",
+}
+_WITHOUT_MFC = {
+    "correct(rescale | icon)": "without select",
+    "select(rescale | icon, icon)": "without correct",
+    "select(correct(icon), icon)": "without rescale",
+    "rescale | icon": "rescale alone",
+    CORR: "correct alone",
+}
+ABLATIONS: dict[str, dict[str, str]] = {
+    "conservation": {**_WITHOUT_CONSERVATION, **_WITHOUT_MFC},
+    "mfc": _WITHOUT_MFC,
+}
+"""What remains of the problem's programs, and what is then missing."""
+ABLATED = {CONSERVATION: _WITHOUT_CONSERVATION, MFC: _WITHOUT_MFC}
+
+_EVERYWHERE = {
+    "minmax | icon": "min–max scaling",
+    BAGGING: "prompt bagging, 12 evaluations",
+    "ridge": "ridge on the examples",
+    "nearest_output": "nearest output",
+    "mean_output": "mean output",
+}
+BASELINES: dict[str, dict[str, str]] = {
+    "conservation": {
+        "normalize | icon": "VICON normalisation", **_EVERYWHERE, "copy_query": "the query itself",
+    },
+    "mfc": {"normalize(separate=True) | icon": "VICON normalisation", **_EVERYWHERE},
+}  # fmt: skip
+
+LABELS = {
+    RAW: "Raw ICON",
+    CONSERVATION: "CHOP(Conservation)",
+    MFC: "CHOP(MFC)",
+    CORR: "CHOP(Corr)",
+    **{method: f"fine-tuning, rate {float(method[10:-1]):g}" for method in FINE_TUNING},
+}
+
+_SPECTRAL = 'moving_frame(shift="spectral")'
+_MIRRORS = "average(icon, flip | icon, reflect | icon, flip | reflect | icon)"
+
+
+def _scaled(target: str, base: str = "icon") -> str:
+    return f'rescale(center="mean", target={target}) | {base}'
+
+
+def grid(problem: str) -> tuple[str, ...]:
+    """Programs among which the evolution set chooses; the paper's are among them."""
+    if problem == "mfc":
+        return _mfc_grid()
+    found = [RAW, CONSERVATION, MFC]
+    for frame in ("", "moving_frame | ", f"{_SPECTRAL} | "):
+        for scaled in ("icon", *map(_scaled, ("0.4", "0.55", "0.7", "0.85", "1.0"))):
+            found.append(f"{frame}{scaled} | conserve_mean")
+    several = f"icon, {_scaled('0.5')}, {_scaled('0.7')}"
+    found += [
+        f"{_SPECTRAL} | {_MIRRORS} | conserve_mean",
+        f"{_SPECTRAL} | {_scaled('0.55', _MIRRORS)} | conserve_mean",
+        f"{_SPECTRAL} | {_scaled('0.7', _MIRRORS)} | conserve_mean",
+        f"{_SPECTRAL} | average({several}) | conserve_mean",
+        f"{_SPECTRAL} | average(flip | reflect | icon, {several}) | conserve_mean",
+        f"{_SPECTRAL} | select({several}, gap=1) | conserve_mean",
+        f"{_SPECTRAL} | combine({several}, gap=1) | conserve_mean",
+        f"{_SPECTRAL} | correct(icon, gap=1) | conserve_mean",
+        f"{_SPECTRAL} | debias(icon, gap=1) | conserve_mean",
+        f"{_SPECTRAL} | combine(icon, copy_query, ridge, gap=1) | conserve_mean",
+        f"{_SPECTRAL} | correct({_scaled('0.7')}) | conserve_mean",
+        f"select({_SPECTRAL} | {_scaled('0.7')}, {_SPECTRAL} | icon, icon, gap=1) | conserve_mean",
+        f"combine({_SPECTRAL} | {_scaled('0.7')}, {_SPECTRAL} | icon, icon, gap=1) | conserve_mean",
+        "icon | conserve_mean | within_examples",
+        f"{_SPECTRAL} | {_scaled('0.7')} | conserve_mean | within_examples",
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _mfc_grid() -> tuple[str, ...]:
+    bases = [
+        "icon", "rescale | icon", *(f"rescale(target={s}) | icon" for s in ("0.7", "1.1", "1.3")),
+        "normalize | icon", "minmax | icon", "average(icon, reflect | icon)",
+    ]  # fmt: skip
+    found = [RAW, MFC, CORR]
+    for base in bases:
+        found += [base, f"correct({base})", f"debias({base})"]
+    found += [
+        "correct(icon) | nonnegative",
+        "debias(icon) | nonnegative | unit_mass",
+        "correct(average(icon, reflect | icon), pad=False)",
+        "select(correct(icon), debias(icon), ridge, icon)",
+        "select(correct(average(icon, reflect | icon)), debias(average(icon, reflect | icon)), ridge, icon)",
+        "combine(icon, debias(icon), ridge, mean_output)",
+        "combine(debias(icon), icon, ridge, nearest_output, mean_output)",
+        "combine(icon, rescale | icon, debias(icon), debias(rescale | icon), ridge)",
+        "combine(debias(icon), ridge)",
+        "combine(correct(icon), ridge, icon)",
+        "combine(ridge, icon)",
+        "correct(combine(icon, ridge))",
+        "correct(combine(icon, ridge, nearest_output))",
+        "debias(combine(icon, ridge))",
+        "correct(correct(icon))",
+        "debias(correct(icon))",
+        "ridge", "ridge(strength=0.01)", "ridge(strength=0.0001)",
+    ]  # fmt: skip
+    return tuple(dict.fromkeys(found))
+
+
+ROLLOUT_GRID: tuple[str, ...] = (
+    RAW,
+    CONSERVATION,
+    "icon | conserve_mean",
+    "moving_frame | icon | conserve_mean",
+    f"{_SPECTRAL} | icon | conserve_mean",
+    f"moving_frame | {_scaled('0.7')} | conserve_mean",
+    f"{_SPECTRAL} | {_scaled('0.55')} | conserve_mean",
+    f"{_SPECTRAL} | {_scaled('0.7')} | conserve_mean",
+    f"{_SPECTRAL} | {_scaled('1.0')} | conserve_mean",
+    f"{_SPECTRAL} | {_scaled('0.7')} | conserve_mean | within_examples",
+)
+"""Cheap programs among which long rollouts on the evolution set choose."""
+
+
+def label_of(method: str) -> str:
+    """A short name for tables and legends."""
+    for table in (LABELS, *BASELINES.values()):
+        if method in table:
+            return table[method]
+    return method
+
+
+__all__ = [
+    "ABLATED", "ABLATIONS", "BAGGING", "BASELINES", "CONSERVATION", "CORR", "FINE_TUNING",
+    "FINE_TUNING_STEPS", "LABELS", "MFC", "RAW", "ROLLOUT_GRID", "grid", "label_of",
+]  # fmt: skip
