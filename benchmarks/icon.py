@@ -62,25 +62,32 @@ def in_and_out(models: dict[str, Icon]) -> dict[str, Table]:
     }
 
 
-def last_examples(case: Case, count: int) -> Case:
-    kept = torch.arange(case.prompt.examples - count, case.prompt.examples)
-    prompt = case.prompt.choose(kept.expand(*case.prompt.batch, count))
+def some_examples(case: Case, kept: list[int]) -> Case:
+    prompt = case.prompt.choose(torch.tensor(kept).expand(*case.prompt.batch, len(kept)))
     return Case(prompt, case.target)
 
 
 def examples(models: dict[str, Icon]) -> dict[str, Table]:
-    """More examples help."""
-    rows = [["problem", *(f"D = {d}" for d in range(1, 6))]]
-    questions = {
-        "conservation": [conservation.sample("cubic", n=500, seed=SEED)],
-        "mfc": [mfc.sample(family, 1.0, n=100, seed=SEED) for family in mfc.FAMILIES],
-    }
-    for problem, cases in questions.items():
+    """More examples help: random pairs, and consecutive windows grown from either end."""
+    rows = [["examples", *(f"D = {d}" for d in range(1, 6))]]
+    stream = conservation.CubicStream(
+        batch=100, mode="pairs", split="test", seed=SEED, trajectories=3, frames=8, reuse=1
+    )
+    windows = [conservation.sample("cubic", n=500, seed=SEED)]
+    control = [mfc.sample(family, 1.0, n=100, seed=SEED) for family in mfc.FAMILIES]
+    kinds = (
+        ("conservation", "random pairs of the flux", [stream.case(i) for i in range(3)], False),
+        ("conservation", "window, oldest pairs", windows, False),
+        ("conservation", "window, newest pairs", windows, True),
+        ("mfc", "all five families", control, False),
+    )
+    for problem, name, cases, newest in kinds:
         line = []
         for d in range(1, 6):
-            found = torch.cat([errors_of(models[problem], last_examples(case, d)) for case in cases])
+            kept = list(range(5 - d, 5)) if newest else list(range(d))
+            found = torch.cat([errors_of(models[problem], some_examples(case, kept)) for case in cases])
             line.append(f"{float(found.mean()):.4f}")
-        rows.append([problem, *line])
+        rows.append([f"{problem}: {name}", *line])
     return {"Error against the number of examples (training distribution)": rows}
 
 
@@ -197,11 +204,13 @@ PARTS = {"errors": in_and_out, "examples": examples, "grids": grids, "speed": sp
 
 def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure")
+    parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)}")
     parser.add_argument("--conservation", default="conservation", help="weights")
     parser.add_argument("--mfc", default="mfc", help="weights")
     parser.add_argument("--write", action="store_true", help="write into docs/icon.md and the model cards")
     chosen = parser.parse_args(list(arguments) if arguments is not None else None)
+    if unknown := set(chosen.parts) - set(PARTS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
     models = {name: load(getattr(chosen, name)) for name in ("conservation", "mfc")}
     tables: dict[str, Table] = {}

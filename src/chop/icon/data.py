@@ -127,33 +127,54 @@ class MfcBatches:
     """The five families in turn, functions of (t, x) on sub-grids from 10 x 10 to 10 x 50.
 
     Most sub-grids have 100 points in few or many rows, so that a batch costs the same whatever the
-    spacing; the large ones come with fewer operators.
+    spacing; the large ones come with fewer operators. Rows are spread evenly over the time window or
+    drawn at random, points are spread evenly with a random offset (or, few of them, at random).
     """
 
     size: int = 16
     seed: int = 0
     split: str = "train"
-    grids: tuple[tuple[int, int], ...] = ((10, 10), (5, 20), (10, 10), (2, 50), (10, 50))
+    grids: tuple[tuple[int, int], ...] = (
+        (2, 50), (10, 10), (4, 25), (10, 50), (2, 50), (5, 20), (2, 50), (10, 50),
+    )  # fmt: skip
 
     def __call__(self, number: int) -> Batch:
-        from chop.problems.mfc import MfcStream
         from chop.problems.seeding import random_stream
 
         families = 5
         times, points = self.grids[number // families % len(self.grids)]
-        size = self.size if times * points <= 100 else max(1, self.size // 4)
-        case = MfcStream(
-            batch=size,
-            seed=self.seed,
-            split=self.split,
-            times=times,
-            points=points,
-            spacing="mixed" if points == 10 else "even",
+        size = self.size if times * points <= 100 else max(1, self.size // 3)
+        case = _stream_on_rows()(
+            batch=size, seed=self.seed, split=self.split, times=times, points=points
         ).case(number)
         stream = random_stream("mfc stream", self.split, self.seed, number, 7)
         first, second = case.pairs()
         counts = visible(stream, np.zeros(size, dtype=bool))
         return Batch(first.values, first.coords, second.values, second.coords, counts, case.meta["family"])
+
+
+@lru_cache(maxsize=1)
+def _stream_on_rows() -> Any:
+    """The problem's own stream with rows and points chosen apart (a class; loaded when first used)."""
+    from chop.problems.mfc import MfcStream, SubGrid, even_grid
+    from chop.problems.mfc_operators import POINTS, TIMES, time_indices
+
+    class OnRows(MfcStream):
+        def _grid(self, window: tuple[float, float], even: bool, stream: np.random.Generator) -> SubGrid:
+            if window[0] == window[1]:
+                return even_grid(window)
+            grid = even_grid(window, self.times, self.points)
+            first, last = time_indices(window)
+            rows = first + np.sort(stream.permutation(last - first + 1)[: self.times])
+            shift, scattered = int(stream.integers(POINTS)), stream.random() < 0.2
+            columns = np.round(np.array(grid.points) * POINTS).astype(int)
+            if scattered and self.points < 20:
+                columns = stream.permutation(POINTS)[: self.points]
+            chosen = np.sort((columns + shift) % POINTS)
+            times = grid.times if even else tuple(rows / (TIMES - 1))
+            return SubGrid(times, tuple(chosen / POINTS))
+
+    return OnRows
 
 
 BATCHES: dict[str, Callable[..., Batches]] = {"conservation": ConservationBatches, "mfc": MfcBatches}
