@@ -27,6 +27,7 @@ def test_demo_prints_and_draws(tmp_path):
     assert "raw" in done.stdout
     assert "with no weight changed" in done.stdout
     assert (tmp_path / "pictures" / "rollout.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "pictures" / "trace.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "pictures" / "trace.html").read_text(encoding="utf-8")
 
 
@@ -47,6 +48,9 @@ def test_operators_are_listed_and_explained():
         (("demo", "--flux", "__import__('os')"), ""),
         (("demo", "--n", "many"), "valid integer"),
         (("nonsense",), "nonsense"),
+        (("bench", "weather"), "weather"),
+        (("bench", "conservation", "--condition", "conservation/cubic"), "no condition 'conservation/cubic'"),
+        (("bench", "conservation", "--model", "nowhere.safetensors"), "no network 'nowhere.safetensors'"),
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_code_2(arguments, words, tmp_path):

@@ -43,39 +43,48 @@ def _common(
 @app.command()
 def demo(
     flux: Annotated[str, typer.Option(help="A flux as a formula in u.")] = "sin(u)-cos(u)",
-    amplitude: Annotated[float, typer.Option(help="Size of the initial conditions.")] = 0.05,
-    n: Annotated[int, typer.Option("--n", min=2, help="How many questions.")] = 50,
-    steps: Annotated[int, typer.Option(min=1, help="Rollout steps.")] = 10,
+    n: Annotated[int, typer.Option("--n", min=2, help="How many questions.")] = 24,
+    steps: Annotated[int, typer.Option(min=1, help="Rollout steps.")] = 50,
+    amplitude: Annotated[
+        float | None, typer.Option(help="Size of the initial conditions; that of the training if left out.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Weights of your own.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the pictures.")] = Path("chop-demo"),
 ) -> None:
-    """A question outside a model's range: the bare model against a program around it."""
+    """A flux outside a model's training: the bare model against a program around it."""
+    import torch
     from rich.console import Console
     from rich.table import Table
 
-    from chop.demo import PROGRAM, RAW, demonstrate, picture, spectral_model
+    from chop.demo import PROGRAM, RAW, answerer, demonstrate, picture
     from chop.problems import conservation
 
+    torch.set_num_threads(1)  # at this size a second thread gains nothing
     console = Console()
+    frozen = answerer(model)
+    scale = frozen.scale if amplitude is None else amplitude
     with console.status("solving the conservation law"):
-        case = conservation.sample(flux, n, seed=seed, steps=steps, scale=amplitude, mean=0.5)
+        case = conservation.sample(flux, n, seed=seed, steps=steps, scale=scale, mean=frozen.mean)
     with console.status("asking the model"):
-        shown = demonstrate(spectral_model, case, steps)
-    table = Table(title=f"relative L2 error, flux {flux}, initial size {amplitude:g}, n = {n}")
+        shown = demonstrate(frozen.model, case, steps)
+    console.print(f"u_t + ({flux})_x = 0, {frozen.name}, five examples", highlight=False)
+    table = Table(title=f"relative L2 error, n = {n}")
     for column in ("program", "one step: mean", "median", f"step {steps}: median"):
         table.add_column(column)
-    for name in (RAW, PROGRAM):
-        one, last = shown.single[name], shown.errors[name][:, -1]
-        table.add_row(name, f"{one.mean():.4f}", f"{one.median():.4f}", f"{last.median():.4f}")
+    for name, label in ((RAW, "raw: the bare model"), (PROGRAM, f"CHOP: program '{PROGRAM}'")):
+        one = shown.single[name]
+        table.add_row(label, f"{one.mean():.4f}", f"{one.median():.4f}", f"{shown.last(name):.4f}")
     console.print(table)
     console.print(shown.sentence(), highlight=False)
     out.mkdir(parents=True, exist_ok=True)
-    picture(
-        shown, out / "rollout.png", f"u_t + ({flux})_x = 0: an analytic frozen model and a program around it"
-    )
-    assert shown.traced.trace is not None
-    shown.traced.trace.save(out / "trace.html")
-    console.print(f"pictures: {out / 'rollout.png'}, {out / 'trace.html'}", highlight=False)
+    picture(shown, out / "rollout.png", f"u_t + ({flux})_x = 0: {frozen.name}, and a program around it")
+    trace = shown.traced.trace
+    assert trace is not None
+    trace.plot(out / "trace.png", query=shown.typical())
+    trace.save(out / "trace.html", query=shown.typical())
+    names = ", ".join(str(out / name) for name in ("rollout.png", "trace.png", "trace.html"))
+    console.print(f"pictures: {names}", highlight=False)
 
 
 @app.command()

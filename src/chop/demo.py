@@ -38,6 +38,27 @@ def spectral_model(prompt: Prompt, /) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
+class Answerer:
+    """A frozen model, what it is, and the size and mean of initial conditions that suit the demonstration."""
+
+    model: FrozenModel
+    name: str
+    scale: float
+    mean: float
+
+
+def answerer(weights: str | None = None) -> Answerer:
+    """A network of the user's own, the bundled conservation network, or else the analytic stand-in."""
+    from chop.icon.weights import bundled, load
+
+    if weights is not None or PROGRAM in bundled():
+        return Answerer(
+            load(weights or PROGRAM), "frozen conservation ICON, trained on cubic fluxes", 1.0, 0.0
+        )
+    return Answerer(spectral_model, "analytic frozen model", 0.05, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
 class Demo:
     """Errors of the bare model and of the program on the same questions."""
 
@@ -52,18 +73,31 @@ class Demo:
     traced: Result
 
     def summary(self) -> metrics.Paired:
-        """The gain after one step."""
-        return metrics.paired(self.single[RAW], self.single[PROGRAM])
+        """The gain after one step, where both answers are finite."""
+        raw, program = self.single[RAW], self.single[PROGRAM]
+        both = torch.isfinite(raw) & torch.isfinite(program)
+        return metrics.paired(raw[both], program[both])
+
+    def last(self, name: str) -> float:
+        """Median error of the last step; answers that are not finite count as the worst."""
+        return float(torch.nan_to_num(self.errors[name][:, -1], nan=torch.inf).median())
+
+    def typical(self) -> int:
+        """The question whose bare rollout has the median error."""
+        return int(self.errors[RAW][:, -1].argsort()[len(self.case) // 2])
 
     def sentence(self) -> str:
         """What was seen, in words."""
         one = self.summary()
-        raw, chop = (float(self.errors[name][:, -1].median()) for name in (RAW, PROGRAM))
+        raw, chop = self.last(RAW), self.last(PROGRAM)
+        lost = {name: int((~torch.isfinite(errors[:, -1])).sum()) for name, errors in self.errors.items()}
+        verdict = "lowers" if one.mean < one.base_mean else "does not lower"
         return (
-            f"On {one.cases} questions outside the model's range the program changes the mean error of one "
-            f"step from {one.base_mean:.4f} to {one.mean:.4f} ({-one.reduction:+.0f} %, lower in {one.lower} "
-            f"of {one.cases}) and the median error after {self.steps} steps from {raw:.3f} to {chop:.3f}, "
-            "with no weight changed."
+            f"On {one.cases} questions outside the model's range the program {verdict} the mean error of one "
+            f"step: {one.base_mean:.4f} bare, {one.mean:.4f} with it ({-one.reduction:+.0f} %, lower in "
+            f"{one.lower} of {one.cases}); the median error after {self.steps} steps is {raw:.3f} bare and "
+            f"{chop:.3f} with it ({100 * (chop / raw - 1):+.0f} %), with no weight changed."
+            + "".join(f" Rollouts of {name} that are not finite: {n}." for name, n in lost.items() if n)
         )
 
 
@@ -87,7 +121,7 @@ def picture(demo: Demo, path: Path, title: str) -> None:
     """Truth and both rollouts of one question in space and time, and the errors of all."""
     from matplotlib.figure import Figure
 
-    query = int(demo.errors[RAW][:, -1].argsort()[len(demo.case) // 2])
+    query = demo.typical()
     assert demo.case.trajectory is not None
     truth = demo.case.trajectory[query, -demo.steps :]
     fields = {
@@ -117,7 +151,8 @@ def picture(demo: Demo, path: Path, title: str) -> None:
         (RAW, "bare model", "#d55e00", "--"),
         (PROGRAM, "program", "#0072b2", "-"),
     ):
-        low, half, high = demo.errors[name].quantile(torch.tensor([0.25, 0.5, 0.75]), dim=0)
+        worst = torch.nan_to_num(demo.errors[name], nan=torch.inf)
+        low, half, high = worst.quantile(torch.tensor([0.25, 0.5, 0.75]), dim=0, interpolation="nearest")
         axes[3].plot(steps, half, color=colour, linestyle=line, label=label)
         axes[3].fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
     axes[3].set(

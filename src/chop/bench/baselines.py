@@ -12,6 +12,7 @@ from torch import Tensor
 from chop import metrics
 from chop.bench.errors import BenchError
 from chop.bench.methods import FINE_TUNING_STEPS
+from chop.icon.tokens import layout
 from chop.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def bagged(network: Icon, prompt: Prompt, times: int, first: int, seed: int) -> 
 
 def _tuned(network: Icon, case: Case, rate: float) -> Tensor:
     """Errors of one question after 1, 3, 10 steps of Adam on leave-one-out episodes of its examples."""
+    layout.cache_clear()  # what was remembered under inference mode cannot be learned through
     prompt = case.prompt
     tuned = copy.deepcopy(network).requires_grad_(True)
     optimizer = torch.optim.Adam(tuned.parameters(), lr=rate)

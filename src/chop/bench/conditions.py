@@ -13,6 +13,7 @@ from typing import Any
 
 from chop.bench.errors import BenchError
 from chop.bench.methods import (
+    ABLATED,
     ABLATIONS,
     BASELINES,
     CONSERVATION,
@@ -38,6 +39,8 @@ STEPS = 144
 SUITES = ("conservation", "mfc", "transfer")
 GROUPS = ("main", "best", "rollout", "ablations", "baselines", "finetuning")
 DEFAULT_GROUPS = GROUPS[:-1]
+BEST_ROLLOUTS = 200
+"""Trajectories on which the grid's choice is rolled out; it may need several evaluations a step."""
 PROMPTS_VALIDATED = 100
 """In-context errors are taken on the first questions of a condition: they cost D more evaluations."""
 
@@ -205,6 +208,8 @@ def _wanted(selection: Selection, chosen: Mapping[str, str]) -> _Wanted:
     for group, table in (("ablations", ABLATIONS), ("baselines", BASELINES)):
         for problem in problems:
             for method in table[problem] if group in groups else ():
+                if problem == "conservation" and not _needed(method, suites):
+                    continue
                 for name in at_once[problem]:
                     yield group, name, method, None
     if rolls and "best" in groups:
@@ -212,12 +217,19 @@ def _wanted(selection: Selection, chosen: Mapping[str, str]) -> _Wanted:
             yield "grid", "evolution/conservation/rollout", text, None
         for name in rolls:
             if "rollout" in chosen:
-                yield "rollout", name, chosen["rollout"], None
+                yield "rollout", name, chosen["rollout"], BEST_ROLLOUTS
     if "finetuning" in groups:
         for problem in problems:
             for name in at_once[problem]:
                 for method in FINE_TUNING:
                     yield "finetuning", name, method, 50
+
+
+def _needed(method: str, suites: Sequence[str]) -> bool:
+    """Parts of a program are measured on conservation laws where the program itself is."""
+    if method in ABLATED[CONSERVATION]:
+        return "conservation" in suites
+    return method not in ABLATED[MFC] or "transfer" in suites
 
 
 __all__ = [

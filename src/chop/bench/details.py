@@ -42,10 +42,13 @@ def baselines(results: Results) -> Iterable[Table]:
         columns |= {MFC: label_of(MFC)}
         columns |= {results.chosen[problem]: "best of the grid"} if problem in results.chosen else {}
         columns |= table
-        made = _side_by_side(results, f"Baselines: {problem}", "", columns, _cell, problem)
-        calls = ["model evaluations", *(_calls(results, problem, method) for method in columns)]
-        if any(cell != MISSING for row in made.rows for cell in row[len(row) - len(table) :]):
-            yield Table(made.title, "Mean error and reduction, single step.", made.head, [*made.rows, calls])
+        said = "Mean error and reduction, single step."
+        made = _side_by_side(results, f"Baselines: {problem}", said, columns, _cell, problem)
+        if not set(table.values()) & set(made.head):
+            continue
+        shown = [method for method, label in columns.items() if label in made.head]
+        calls = ["model evaluations", *(_calls(results, problem, method) for method in shown)]
+        yield Table(made.title, said, made.head, [*made.rows, calls])
 
 
 def fine_tuning(results: Results) -> Table:

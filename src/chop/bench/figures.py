@@ -106,7 +106,7 @@ def _boxes(
     if not shown:
         return None
     widths = [len(groups) for _, groups in shown]
-    width = max(5.0, 0.62 * len(methods) * sum(widths) + 0.5 * len(shown) + 1.0)
+    width = max(8.0, 0.62 * len(methods) * sum(widths) + 0.5 * len(shown) + 1.0)
     figure = new_figure(min(width, 16.0), 4.4)
     axes: Any = figure.subplots(1, len(shown), sharey=True, squeeze=False, width_ratios=widths)[0]
     for ax, (name, groups) in zip(axes, shown, strict=True):

@@ -66,7 +66,7 @@ def _scaled(target: str, base: str = "icon") -> str:
 
 
 def grid(problem: str) -> tuple[str, ...]:
-    """Programs among which the evolution set chooses; the paper's are among them."""
+    """Programs among which the evolution set chooses; all ask the network, the paper's are among them."""
     if problem == "mfc":
         return _mfc_grid()
     found = [RAW, CONSERVATION, MFC]
@@ -83,6 +83,13 @@ def grid(problem: str) -> tuple[str, ...]:
         f"{_SPECTRAL} | select({several}, gap=1) | conserve_mean",
         f"{_SPECTRAL} | combine({several}, gap=1) | conserve_mean",
         f"{_SPECTRAL} | correct(icon, gap=1) | conserve_mean",
+        f"{_SPECTRAL} | correct(icon) | conserve_mean",
+        f"{_SPECTRAL} | correct({_MIRRORS}, gap=1) | conserve_mean",
+        f"{_SPECTRAL} | {_scaled('0.7', 'correct(icon, gap=1)')} | conserve_mean",
+        f"{_SPECTRAL} | {_scaled('0.55', 'correct(icon, gap=1)')} | conserve_mean",
+        f"{_SPECTRAL} | {_scaled('0.7', f'correct({_MIRRORS}, gap=1)')} | conserve_mean",
+        f"{_SPECTRAL} | combine(correct(icon, gap=1), icon, ridge, copy_query, gap=1) | conserve_mean",
+        "moving_frame | correct(icon, gap=1) | conserve_mean",
         f"{_SPECTRAL} | debias(icon, gap=1) | conserve_mean",
         f"{_SPECTRAL} | combine(icon, copy_query, ridge, gap=1) | conserve_mean",
         f"{_SPECTRAL} | correct({_scaled('0.7')}) | conserve_mean",
@@ -95,32 +102,31 @@ def grid(problem: str) -> tuple[str, ...]:
 
 
 def _mfc_grid() -> tuple[str, ...]:
-    bases = [
-        "icon", "rescale | icon", *(f"rescale(target={s}) | icon" for s in ("0.7", "1.1", "1.3")),
-        "normalize | icon", "minmax | icon", "average(icon, reflect | icon)",
-    ]  # fmt: skip
-    found = [RAW, MFC, CORR]
-    for base in bases:
-        found += [base, f"correct({base})", f"debias({base})"]
+    mirrored = "average(icon, reflect | icon)"
+    found = [RAW, MFC, CORR, "rescale | icon", "correct(rescale | icon)"]
+    for base in ("rescale(target=1.3) | icon", "normalize | icon", mirrored):
+        found += [base, f"correct({base})"]
     found += [
+        "debias(icon)",
+        "debias(rescale | icon)",
+        f"debias({mirrored})",
         "correct(icon) | nonnegative",
-        "debias(icon) | nonnegative | unit_mass",
-        "correct(average(icon, reflect | icon), pad=False)",
-        "select(correct(icon), debias(icon), ridge, icon)",
-        "select(correct(average(icon, reflect | icon)), debias(average(icon, reflect | icon)), ridge, icon)",
+        "correct(icon) | nonnegative | unit_mass",
+        "correct(icon, pad=False)",
+        "correct(icon, magnitude=1.0)",
+        'correct(icon, weights="uniform")',
+        "select(correct(icon), ridge, icon)",
+        f"select(correct({mirrored}), ridge, correct(icon), icon)",
         "combine(icon, debias(icon), ridge, mean_output)",
-        "combine(debias(icon), icon, ridge, nearest_output, mean_output)",
-        "combine(icon, rescale | icon, debias(icon), debias(rescale | icon), ridge)",
-        "combine(debias(icon), ridge)",
+        "combine(debias(icon), icon, ridge, nearest_output)",
         "combine(correct(icon), ridge, icon)",
+        f"combine(correct({mirrored}), ridge, icon)",
         "combine(ridge, icon)",
         "correct(combine(icon, ridge))",
-        "correct(combine(icon, ridge, nearest_output))",
-        "debias(combine(icon, ridge))",
         "correct(correct(icon))",
         "debias(correct(icon))",
-        "ridge", "ridge(strength=0.01)", "ridge(strength=0.0001)",
-    ]  # fmt: skip
+        "correct(debias(icon))",
+    ]
     return tuple(dict.fromkeys(found))
 
 
@@ -135,6 +141,9 @@ ROLLOUT_GRID: tuple[str, ...] = (
     f"{_SPECTRAL} | {_scaled('0.7')} | conserve_mean",
     f"{_SPECTRAL} | {_scaled('1.0')} | conserve_mean",
     f"{_SPECTRAL} | {_scaled('0.7')} | conserve_mean | within_examples",
+    f"{_SPECTRAL} | {_scaled('1.0')} | conserve_mean | within_examples",
+    f"{_SPECTRAL} | correct(icon, gap=1) | conserve_mean",
+    f"{_SPECTRAL} | {_scaled('0.7', 'correct(icon, gap=1)')} | conserve_mean",
 )
 """Cheap programs among which long rollouts on the evolution set choose."""
 

@@ -51,6 +51,9 @@ _CAPTIONS = {
 
 def write(bench: Run) -> list[Path]:
     """All files of a finished or half-finished benchmark; those that need what is missing are left out."""
+    import torch
+
+    torch.set_num_threads(1)  # as the workers: more gain nothing at this size
     setting = bench.setting()
     with Store(bench.out) as store:
         results = Results(store, bench.selection)

@@ -71,7 +71,11 @@ class Store:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._open()
             self.about = self._load(about)
+        except BenchError:
+            self.close()
+            raise
         except OSError as error:
+            self.close()
             raise BenchError(f"{self.path}: {error.strerror or error}") from None
 
     def _open(self) -> None:
