@@ -195,5 +195,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert runner.invoke(train_app, ["export", str(tmp_path / "run"), str(out)]).exit_code == 0
     assert load(out).config == TINY
     picture = tmp_path / "curve.png"
-    assert runner.invoke(train_app, ["curve", str(tmp_path / "run"), "--picture", str(picture)]).exit_code == 0
+    assert (
+        runner.invoke(train_app, ["curve", str(tmp_path / "run"), "--picture", str(picture)]).exit_code == 0
+    )
     assert picture.exists()

@@ -128,7 +128,7 @@ def _encoded(network: Icon, root: Prompt, share: bool) -> _Encoded:
     rows = max(1, TOKENS[x.device.type] // network.pair_tokens(x_at, y_at))
     pieces = zip(*(part.split(rows) for part in (x, x_at, y, y_at)), strict=True)
     found = _Encoded(tuple(network.encode(*piece) for piece in pieces), rows, fold)
-    if share and not torch.is_grad_enabled():
+    if share and not torch.is_grad_enabled() and not root.outputs.values.is_inference():
         _remember(network, root.inputs, root.outputs, found)
     return found
 
@@ -237,7 +237,10 @@ def _remember(network: Icon, inputs: Field, outputs: Field, encoded: _Encoded) -
 
 
 def _state(network: Icon, inputs: Field, outputs: Field) -> tuple[object, ...]:
-    """Changes when the examples or the weights are written to."""
+    """Changes when the examples or the weights are written to.
+
+    Tensors made in inference mode do not count that; examples made there are not remembered.
+    """
     tensors = (inputs.values, inputs.coords, outputs.values, outputs.coords, *network.parameters())
     return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
 
