@@ -93,7 +93,7 @@ def searches(results: Results) -> Iterable[Table]:
         yield Table(f"The grid: {problem}", said, ("place", "program", "error", "reduction"), rows)
 
 
-def times(results: Results) -> str:
+def times(results: Results) -> Table:
     """Wall times of one question: what differs from run to run, so it is kept out of the other file."""
     rows: Rows = []
     for problem in ("conservation", "mfc"):
@@ -113,7 +113,7 @@ def times(results: Results) -> str:
                 rows.append([problem, label_of(method), f"{calls:.0f}", f"{ms:.1f}"])
     said = "One thread, mean over the single-step conditions measured, in batches of at most 25."
     head = ("network", "method", "model evaluations", "milliseconds a question")
-    return Table("Cost of one question", said, head, rows).markdown()
+    return Table("Cost of one question", said, head, rows)
 
 
 def _side_by_side(

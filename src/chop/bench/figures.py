@@ -243,7 +243,7 @@ def _ablation(results: Results) -> Figure | None:
             panels.append((label_of(program), {k: v for k, v in values.items() if v}))
     if not panels:
         return None
-    figure = new_figure(6.4 * len(panels), 3.6)
+    figure = new_figure(max(8.0, 6.8 * len(panels)), 3.8)
     axes: Any = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, (name, values) in zip(axes, panels, strict=True):
         for row, found in enumerate(values.values()):
@@ -253,7 +253,7 @@ def _ablation(results: Results) -> Figure | None:
         ax.axvline(0, color=INK, linewidth=0.8)
         ax.set_yticks(range(len(values)), list(values))
         ax.invert_yaxis()
-        ax.set_xlabel("reduction of the mean error (%), one mark a condition, bar: their mean")
+        ax.set_xlabel("reduction of the mean error (%); mark: a condition, bar: their mean", fontsize=9)
         ax.set_title(name, fontsize=10, color=INK)
         ax.grid(axis="x", color="#dddddd", linewidth=0.6)
         ax.set_xlim(left=max(ax.get_xlim()[0], -150))

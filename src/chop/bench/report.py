@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chop.bench.cells import Table
 from chop.bench.conditions import FLUXES, rollout
 from chop.bench.details import times
 from chop.bench.errors import BenchError
@@ -23,7 +24,7 @@ from chop.bench.results import Results, as_json
 from chop.bench.runner import Run
 from chop.bench.scenes import scenes
 from chop.bench.store import Store
-from chop.bench.tables import markdown, tables
+from chop.bench.tables import MAIN_TITLES, markdown, tables
 from chop.bench.work import Setting
 from chop.pictures.style import CSS
 
@@ -62,7 +63,7 @@ def write(bench: Run) -> list[Path]:
         table = markdown(results, facts)
         made = [
             _put(bench.out / "table.md", table),
-            _put(bench.out / "times.md", times(results)),
+            _put(bench.out / "times.md", times(results).markdown()),
             _put(bench.out / "results.json", _dump(as_json(results, {**facts, **versions}))),
         ]
         steps = rollout_csv(results)
@@ -152,7 +153,8 @@ def report(results: Results, facts: dict[str, str], pictures: dict[str, bytes]) 
         "finite are counted where there are any, and left out of both means.</p>",
     ]
     made = tables(results)
-    parts += [_html(table.title, table.said, table.head, table.rows) for table in made[:1]]
+    main = [table for table in made if table.title in MAIN_TITLES]
+    parts += [_html(table) for table in main]
     parts.append("<section><h2>Figures</h2>")
     for name, data in pictures.items():
         encoded = base64.b64encode(data).decode("ascii")
@@ -162,30 +164,32 @@ def report(results: Results, facts: dict[str, str], pictures: dict[str, bytes]) 
             f"<figcaption>{caption}</figcaption></figure>"
         )
     parts.append("</section>")
-    parts += [_html(table.title, table.said, table.head, table.rows) for table in made[1:]]
-    parts.append(f"<section><h2>Cost of one question</h2><pre>{escape(times(results))}</pre></section>")
+    parts += [_html(table) for table in [*made, times(results)] if table not in main]
     parts.append("</main></body></html>\n")
     return "\n".join(parts)
 
 
 _EXTRA = """
 .wide { margin: 0 0 28px; } .wide figcaption { margin-top: 6px; color: var(--quiet); }
+.wide img { width: auto; max-width: 100%; }
 .numbers { overflow-x: auto; } .numbers table { font-variant-numeric: tabular-nums; }
 .numbers td, .numbers th { white-space: nowrap; padding-right: 16px; }
 .numbers td:first-child { width: auto; }
 .numbers td.long { white-space: normal; min-width: 22em; }
-pre { overflow-x: auto; font-size: 0.8rem; }
 @media print { .numbers td, .numbers th { white-space: normal; } }
 """
 
 
-def _html(title: str, said: str, head: tuple[str, ...], rows: list[list[str]]) -> str:
+def _html(table: Table) -> str:
+    title, said = table.title, table.said
+
     def words(cell: str) -> str:
         return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(cell, quote=False))
 
-    cells = "".join(f'<th scope="col">{words(cell)}</th>' for cell in head)
+    cells = "".join(f'<th scope="col">{words(cell)}</th>' for cell in table.head)
     body = "".join(
-        "<tr>" + "".join(f"<td{_wide(cell)}>{words(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td{_wide(cell)}>{words(cell)}</td>" for cell in row) + "</tr>"
+        for row in table.rows
     )
     return (
         f"<section><h2>{words(title)}</h2>{f'<p>{words(said)}</p>' if said else ''}"

@@ -24,6 +24,11 @@ from chop.bench.details import ablations, baselines, fine_tuning, in_context, se
 from chop.bench.methods import CONSERVATION, CORR, MFC
 from chop.bench.results import Results
 
+MAIN_TITLES = (
+    "What is reached", "Conservation laws", "Mean-field control", "Cost to density: the correction alone",
+    "Transfer: CHOP(MFC) on the conservation network, single step",
+)  # fmt: skip
+
 
 def tables(results: Results) -> list[Table]:
     """Everything that was measured, main results first; what was not measured has no row."""
@@ -190,4 +195,4 @@ def _best_said(results: Results, *problems: str) -> str:
     return f"Best of the grid, chosen on the evolution set: {'; '.join(chosen)}." if chosen else ""
 
 
-__all__ = ["markdown", "tables"]
+__all__ = ["MAIN_TITLES", "markdown", "tables"]
