@@ -23,8 +23,8 @@ from chop.prompt import Field, Prompt, lean
 if TYPE_CHECKING:
     from chop.icon.network import Icon, Memory
 
-TOKENS = {"cpu": 3000, "cuda": 2**19}
-"""Tokens worked on at a time: on a CPU what they need then stays in its cache."""
+TOKENS = {"cpu": 3000}
+"""Tokens worked on at a time (elsewhere 2**19): on a CPU what they need then stays in its cache."""
 REMEMBERED = 4
 """Encoded batches of examples kept for the next call, as long as the examples themselves live."""
 
@@ -125,7 +125,7 @@ def _encoded(network: Icon, root: Prompt, share: bool) -> _Encoded:
             fold[j, kept.index(same.get(j, j))] = 1.0
     x, x_at, y, y_at = parts
     x_at, y_at = _leaner(x_at), _leaner(y_at)
-    rows = max(1, TOKENS[x.device.type] // network.pair_tokens(x_at, y_at))
+    rows = max(1, TOKENS.get(x.device.type, 2**19) // network.pair_tokens(x_at, y_at))
     pieces = zip(*(part.split(rows) for part in (x, x_at, y, y_at)), strict=True)
     found = _Encoded(tuple(network.encode(*piece) for piece in pieces), rows, fold)
     if share and not torch.is_grad_enabled() and not root.outputs.values.is_inference():
