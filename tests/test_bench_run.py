@@ -102,6 +102,32 @@ def test_worker_processes_give_what_this_process_gives(weights, tmp_path):
     assert numbers[0].tolist() == numbers[1].tolist()
 
 
+def test_a_local_ray_cluster_gives_what_this_process_gives(weights, tmp_path):
+    pytest.importorskip("ray")
+    alone = asked(weights, tmp_path / "alone", groups=("main",))
+    run(alone)
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "chop.cli", "bench", "conservation", "--cases", "30", "-p", "main",
+            "--condition", "conservation/sin_cos", "--model", alone.models[0], "--out", str(tmp_path / "ray"),
+            "--executor", "ray", "--workers", "2",
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    write(alone)
+    assert (alone.out / "table.md").read_bytes() == (tmp_path / "ray" / "table.md").read_bytes()
+
+
+def test_without_ray_the_executor_says_what_to_install(weights, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    bench = asked(weights, tmp_path / "out", groups=("main",))
+    with pytest.raises(BenchError, match=r"chain-of-operators\[ray\]"):
+        run(replace(bench, executor="ray"))
+    with pytest.raises(BenchError, match="executor must be one of"):
+        run(replace(bench, executor="magic"))
+
+
 def test_a_finished_run_measures_nothing_again(weights, tmp_path):
     bench = asked(weights, tmp_path / "out", groups=("main",))
     run(bench)
