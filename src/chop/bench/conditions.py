@@ -41,7 +41,7 @@ GROUPS = ("main", "best", "rollout", "ablations", "baselines", "finetuning")
 DEFAULT_GROUPS = GROUPS[:-1]
 BEST_ROLLOUTS = 200
 """Trajectories on which the grid's choice is rolled out; it may need several evaluations a step."""
-PROMPTS_VALIDATED = 100
+PROMPTS_VALIDATED = 50
 """In-context errors are taken on the first questions of a condition: they cost D more evaluations."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from chop.bench.cells import MISSING, Rows, Table, base_cell, mean_cell, reduction_cell
-from chop.bench.conditions import CONDITIONS, STEPS, entries
+from chop.bench.conditions import CONDITIONS, PROMPTS_VALIDATED, STEPS, entries
 from chop.bench.methods import ABLATED, BASELINES, CONSERVATION, CORR, MFC, RAW, label_of
 from chop.bench.results import SEARCHES, Results, ranking
 
@@ -28,8 +28,8 @@ def in_context(results: Results) -> Table:
         return MISSING if value is None else f"{value:.4f}"
 
     said = (
-        "Relative error of held-out answers at the example inputs, mean over the first 100 questions. It is "
-        "what `select` and `correct` go by."
+        f"Relative error of held-out answers at the example inputs, mean over the first {PROMPTS_VALIDATED} "
+        "questions. It is what `select` and `correct` go by."
     )
     return _side_by_side(results, "In-context errors", said, columns, cell)
 

@@ -88,6 +88,9 @@ def grid(problem: str) -> tuple[str, ...]:
         f"{_SPECTRAL} | {_scaled('0.7', 'correct(icon, gap=1)')} | conserve_mean",
         f"{_SPECTRAL} | {_scaled('0.55', 'correct(icon, gap=1)')} | conserve_mean",
         f"{_SPECTRAL} | {_scaled('0.7', f'correct({_MIRRORS}, gap=1)')} | conserve_mean",
+        f"{_SPECTRAL} | {_scaled('0.85', f'correct({_MIRRORS}, gap=1)')} | conserve_mean",
+        f"{_SPECTRAL} | {_scaled('1.0', f'correct({_MIRRORS}, gap=1)')} | conserve_mean",
+        f"{_SPECTRAL} | {_scaled('0.85', 'correct(icon, gap=1)')} | conserve_mean",
         f"{_SPECTRAL} | combine(correct(icon, gap=1), icon, ridge, copy_query, gap=1) | conserve_mean",
         "moving_frame | correct(icon, gap=1) | conserve_mean",
         f"{_SPECTRAL} | debias(icon, gap=1) | conserve_mean",
@@ -104,8 +107,7 @@ def grid(problem: str) -> tuple[str, ...]:
 def _mfc_grid() -> tuple[str, ...]:
     mirrored = "average(icon, reflect | icon)"
     found = [RAW, MFC, CORR, "rescale | icon", "correct(rescale | icon)"]
-    for base in ("rescale(target=1.3) | icon", "normalize | icon", mirrored):
-        found += [base, f"correct({base})"]
+    found += [mirrored, f"correct({mirrored})"]
     found += [
         "debias(icon)",
         "debias(rescale | icon)",
@@ -116,7 +118,10 @@ def _mfc_grid() -> tuple[str, ...]:
         "correct(icon, magnitude=1.0)",
         'correct(icon, weights="uniform")',
         "select(correct(icon), ridge, icon)",
+        "select(correct(icon) | nonnegative | unit_mass, ridge, icon)",
         f"select(correct({mirrored}), ridge, correct(icon), icon)",
+        f"select(correct({mirrored}) | nonnegative | unit_mass, ridge, correct(icon), icon)",
+        f"correct({mirrored}) | nonnegative | unit_mass",
         "combine(icon, debias(icon), ridge, mean_output)",
         "combine(debias(icon), icon, ridge, nearest_output)",
         "combine(correct(icon), ridge, icon)",

@@ -72,7 +72,7 @@ def run(bench: Run, show: Callable[[str], None] | None = None, bar: bool = False
         if store.damaged:
             say(f"{store.damaged} damaged lines in {store.path} are left out and measured again")
         while jobs := missing(store, bench.selection):
-            _work(bench, setting, store, jobs, say, bar)
+            _work(bench, setting, store, _first(jobs), say, bar)
     return setting
 
 
@@ -83,6 +83,12 @@ def missing(store: Store, selection: Selection) -> list[Job]:
         return store.done(job.condition.name, job.methods[0], job.first, job.end)
 
     return jobs_of(entries(selection, choices(store, selection)), done)
+
+
+def _first(jobs: Sequence[Job]) -> Sequence[Job]:
+    """The main tables and the grids of single steps; all the rest once the best programs are known."""
+    single = [job for job in jobs if job.condition.steps == 1 and job.group in ("main", "own", "grid")]
+    return single or jobs
 
 
 def _work(
