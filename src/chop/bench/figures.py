@@ -193,7 +193,8 @@ def _rollouts(results: Results) -> Figure | None:
     figure = new_figure(4.3 * len(fluxes) + 0.6, 3.9)
     axes: Any = figure.subplots(1, len(fluxes), sharey=True, squeeze=False)[0]
     for ax, flux in zip(axes, fluxes, strict=True):
-        said = []
+        said: list[str] = []
+        counts: dict[int, str] = {}
         for method, look in methods:
             curve = results.curve(rollout(flux), method)
             if curve is None:
@@ -202,11 +203,15 @@ def _rollouts(results: Results) -> Figure | None:
             low, half, high = (_quantile(curve, q) for q in (0.25, 0.5, 0.75))
             ax.plot(steps, half, color=look.color, linestyle=look.dash, linewidth=1.8)
             ax.fill_between(steps, low, high, color=look.color, alpha=0.18, linewidth=0)
+            counts[len(curve)] = look.label
             lost = int((~np.isfinite(curve[:, -1])).sum())
             said += [f"{look.label}: {lost} not finite"] * (lost > 0)
         ax.set_yscale("log")
         ax.set_title(f"f(u) = {FLUXES[flux]}", fontsize=10, color=INK)
-        ax.set_xlabel(f"rollout step (Δt = 0.1), n = {len(curve) if curve is not None else '?'}")
+        n = ", ".join(
+            str(count) if i == 0 else f"{count} ({counts[count]})" for i, count in enumerate(counts)
+        )
+        ax.set_xlabel(f"rollout step (Δt = 0.1), n = {n}", fontsize=9)
         ax.grid(color="#dddddd", linewidth=0.6)
         if said:
             ax.text(0.02, 0.02, "\n".join(said), transform=ax.transAxes, fontsize=7.5, va="bottom")

@@ -180,13 +180,10 @@ def _against_paper(
         spread_cell(*published.chop),
         f"{published.reduction:.2f} %",
     ]
-    return [
-        [
-            *row,
-            MISSING if other is None else mean_cell(other),
-            MISSING if other is None else reduction_cell(other),
-        ]
-    ]
+    if other is None:
+        return [[*row, MISSING, MISSING]]
+    fewer = "" if other.n == ours.n else f" (n = {other.n})"
+    return [[*row, mean_cell(other) + fewer, reduction_cell(other)]]
 
 
 def _best_said(results: Results, *problems: str) -> str:
