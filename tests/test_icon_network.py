@@ -242,3 +242,13 @@ def test_configuration_round_trip() -> None:
     assert IconConfig.from_dict(MFC.to_dict()) == MFC
     with pytest.raises(ModelError, match="depth"):
         IconConfig.from_dict({**MFC.to_dict(), "depth": 3})
+
+
+def test_a_run_before_training_does_no_harm():
+    """What is remembered about grids may be made in inference mode; autograd must accept it later."""
+    from chop.icon.tokens import layout
+
+    layout.cache_clear()
+    with torch.inference_mode():
+        cut = layout(30, 1, 10, 5)
+    assert not cut.window.is_inference()

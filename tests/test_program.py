@@ -31,7 +31,8 @@ from chop.operators import (
     Rescale,
     Select,
 )
-from chop.program import Answer, Frame, Leaf, Outcome, Program, Projected, Stack, Transform, Wrapped
+from chop.program import Frame, Leaf, Outcome, Program, Projected, Stack, Transform, Wrapped
+from chop.tasks import Answer
 from chop.testing import OperatorConformance, make_prompt, program_values, toy_model
 from chop.text import parse
 from sample_models import Recording, plain_arithmetic

@@ -38,20 +38,22 @@ class Layout:
 @lru_cache(maxsize=256)
 def layout(points: int, rows: int, patch: int, margin: int) -> Layout:
     """Tokens for ``rows`` equal runs of ``points`` points altogether."""
-    length = points // rows
-    patches = math.ceil(length / patch)
-    starts = torch.tensor([j * length // patches for j in range(patches + 1)])
-    own = starts.diff()
-    slots = torch.arange(-margin, patch + margin)
-    window = (starts[:-1, None] + slots) % length
-    centre = starts[:-1] + own // 2
-    place = torch.cat([j * patch + torch.arange(int(own[j])) for j in range(patches)])
-    row = torch.arange(rows)
-    return Layout(
-        window=(row[:, None, None] * length + window).flatten(0, 1),
-        centre=(row[:, None] * length + centre).flatten(),
-        place=(row[:, None] * patches * patch + place).flatten(),
-    )
+    # What is remembered here may be made in inference mode and must serve training too.
+    with torch.inference_mode(False):
+        length = points // rows
+        patches = math.ceil(length / patch)
+        starts = torch.tensor([j * length // patches for j in range(patches + 1)])
+        own = starts.diff()
+        slots = torch.arange(-margin, patch + margin)
+        window = (starts[:-1, None] + slots) % length
+        centre = starts[:-1] + own // 2
+        place = torch.cat([j * patch + torch.arange(int(own[j])) for j in range(patches)])
+        row = torch.arange(rows)
+        return Layout(
+            window=(row[:, None, None] * length + window).flatten(0, 1),
+            centre=(row[:, None] * length + centre).flatten(),
+            place=(row[:, None] * patches * patch + place).flatten(),
+        )
 
 
 def count_rows(coords: Tensor) -> Tensor:
