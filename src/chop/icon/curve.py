@@ -33,6 +33,7 @@ def draw(folders: Sequence[str | Path], picture: str | Path, title: str = "") ->
     """Error against time, both axes logarithmic, one line for each kind of question."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     rows = points(folders)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
@@ -47,6 +48,10 @@ def draw(folders: Sequence[str | Path], picture: str | Path, title: str = "") ->
             label=f"{name}: {seen[-1][name]:.4f}",
         )
     axes.set(xscale="log", yscale="log", xlabel="minutes", ylabel="mean relative L² error", title=title)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, which="both", alpha=0.3)
     axes.legend()
     picture = Path(picture)
