@@ -22,7 +22,9 @@ MAX_BYTES = 64 * 2**20
 """Prompt data handed to a model in one call, at most. Activations are a multiple of it."""
 
 CACHE_BYTES = 2**20
-"""On a CPU, prompt data up to which stacking prompts pays: beyond, activations leave the cache."""
+"""On a CPU, prompt data up to which stacking prompts pays: beyond, activations leave the cache.
+
+The prompt a caller brings is never cut for that, only what programs stack."""
 
 
 class FrozenModel(Protocol):
@@ -192,10 +194,12 @@ class Caller:
 
     def _stacked(self, prompts: list[Prompt]) -> list[Tensor]:
         """Prompts of one shape stacked, in chunks of a fixed size."""
-        rows = self._rows(prompts[0])
+        each = _row_bytes(prompts[0])
+        allowed = max(1, self._max_bytes // each)
         total = sum(prompt.batch.numel() for prompt in prompts)
-        if len(prompts) == 1 and total <= rows:
+        if len(prompts) == 1 and total <= min(allowed, self._queries):
             return [self._one(prompts[0])]  # untouched: the bare model's own answer, bit for bit
+        rows = min(allowed, max(1, CACHE_BYTES // each)) if prompts[0].device.type == "cpu" else allowed
         if total <= rows:
             values = self._one(stack(prompts))
         else:
@@ -203,18 +207,6 @@ class Caller:
             values = torch.cat([self._one(chunk) for chunk in _chunks(flat, rows)])
         pieces = values.split([prompt.batch.numel() for prompt in prompts])
         return [piece.reshape(p.answer_shape) for piece, p in zip(pieces, prompts, strict=True)]
-
-    def _rows(self, prompt: Prompt) -> int:
-        """Prompts in one call: what memory allows, and on a CPU no more than pays.
-
-        Never fewer than the caller's own batch has, if memory allows: that is what the bare model would
-        be asked, and its answer is to be the same bit for bit.
-        """
-        each = _row_bytes(prompt)
-        allowed = max(1, self._max_bytes // each)
-        if prompt.device.type != "cpu":
-            return allowed
-        return min(allowed, max(self._queries, CACHE_BYTES // each))
 
     def _one(self, prompt: Prompt) -> Tensor:
         self.invocations += 1
