@@ -74,7 +74,7 @@ def demo(
         table.add_column(column)
     for name, label in ((RAW, "raw: the bare model"), (PROGRAM, f"CHOP: program '{PROGRAM}'")):
         one = shown.single[name]
-        table.add_row(label, f"{one.mean():.4f}", f"{one.median():.4f}", f"{shown.last(name):.4f}")
+        table.add_row(label, f"{one.mean():.4f}", f"{one.quantile(0.5):.4f}", f"{shown.last(name):.4f}")
     console.print(table)
     console.print(shown.sentence(), highlight=False)
     out.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ class Demo:
 
     def last(self, name: str) -> float:
         """Median error of the last step; answers that are not finite count as the worst."""
-        return float(torch.nan_to_num(self.errors[name][:, -1], nan=torch.inf).median())
+        return float(torch.nan_to_num(self.errors[name][:, -1], nan=torch.inf).quantile(0.5))
 
     def typical(self) -> int:
         """The question whose bare rollout has the median error."""
