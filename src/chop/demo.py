@@ -80,7 +80,7 @@ class Demo:
 
     def last(self, name: str) -> float:
         """Median error of the last step; answers that are not finite count as the worst."""
-        return float(torch.nan_to_num(self.errors[name][:, -1], nan=torch.inf).quantile(0.5))
+        return float(_ranked(self.errors[name][:, -1]).quantile(0.5))
 
     def typical(self) -> int:
         """The question whose bare rollout has the median error."""
@@ -99,6 +99,11 @@ class Demo:
             f"{chop:.3f} with it ({100 * (chop / raw - 1):+.0f} %), with no weight changed."
             + "".join(f" Rollouts of {name} that are not finite: {n}." for name, n in lost.items() if n)
         )
+
+
+def _ranked(errors: Tensor) -> Tensor:
+    """Errors whose quantiles can be taken: one that is not finite is the worst there is."""
+    return torch.nan_to_num(errors, nan=1e6, posinf=1e6)
 
 
 def demonstrate(model: FrozenModel, case: Case, steps: int) -> Demo:
@@ -151,8 +156,7 @@ def picture(demo: Demo, path: Path, title: str) -> None:
         (RAW, "bare model", "#d55e00", "--"),
         (PROGRAM, "program", "#0072b2", "-"),
     ):
-        worst = torch.nan_to_num(demo.errors[name], nan=torch.inf)
-        low, half, high = worst.quantile(torch.tensor([0.25, 0.5, 0.75]), dim=0, interpolation="nearest")
+        low, half, high = _ranked(demo.errors[name]).quantile(torch.tensor([0.25, 0.5, 0.75]), dim=0)
         axes[3].plot(steps, half, color=colour, linestyle=line, label=label)
         axes[3].fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
     axes[3].set(
