@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -70,8 +71,12 @@ def _network(path: str, digest: str) -> Icon:
 
 
 def fingerprint(path: str | Path) -> str:
-    """The SHA-256 of a weights file."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    """The SHA-256 of a network: its shape and its weights, not what else the file says about itself."""
+    network = load(Path(path))
+    digest = hashlib.sha256(json.dumps(network.config.to_dict(), sort_keys=True).encode())
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(name.encode() + value.contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def jobs_of(entries: Sequence[Entry], done: Callable[[Job], bool]) -> list[Job]:
