@@ -179,9 +179,10 @@ def _legend(figure: Figure, looks: Sequence[Look], title: str, lines: bool = Fal
     if not lines:
         mark: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK}
         handles.append(Line2D([], [], linestyle="", **mark))
-        labels.append("mean (line: median; box: quartiles; whiskers: 1.5 × that range)")
+        labels.append("mean (line: median, box: quartiles, whiskers: 1.5 × their range)")
     figure.suptitle(title, fontsize=11, color=INK)
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+    columns = len(handles) if lines or figure.get_figwidth() > 12 else 2  # a narrow figure would cut a row
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
 
 def _rollouts(results: Results) -> Figure | None:
