@@ -6,13 +6,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # Small networks gain nothing from a second thread; two single-threaded test workers do.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help setup demo test check unit validity bench clean
+.PHONY: help setup demo test check unit bench clean
 
 help:
 	@echo "make demo      install what is needed and run the main job, with a picture"
 	@echo "make test      install what is needed and pass every check: ruff, types, tests"
 	@echo "make bench     measure speed ratios (minutes)"
-	@echo "make validity  long statistical checks (minutes)"
 	@echo "make clean     remove the environment and everything made"
 
 $(BIN)/python:
@@ -39,10 +38,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not validity"
-
-validity: $(VENV)/.dev
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m validity
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
 bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do $(ONE_THREAD) $(BIN)/python $$script || exit 1; done
