@@ -20,7 +20,8 @@ class Case:
 
     ``trajectory`` is ``(n, frames, points)`` where there is one: its first frames are the prompt's own.
     ``meta`` says what was asked for, in plain values; ``rows`` has one entry for each of the n questions
-    (index, start time, splitting speed, ...).
+    (index, start time, splitting speed, ...). ``mask`` ``(n, m, c)`` is True where the target was observed;
+    None means everywhere. What was not observed is filled in and must not be scored.
     """
 
     prompt: Prompt
@@ -28,12 +29,18 @@ class Case:
     trajectory: Tensor | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
     rows: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    mask: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.target.shape != self.prompt.answer_shape:
             raise ProblemError(
                 f"the target is {tuple(self.target.shape)} but the prompt asks for "
                 f"{tuple(self.prompt.answer_shape)}"
+            )
+        if self.mask is not None and (self.mask.dtype, self.mask.shape) != (torch.bool, self.target.shape):
+            raise ProblemError(
+                f"the target's mask must be bool {tuple(self.target.shape)}, "
+                f"not {self.mask.dtype} {tuple(self.mask.shape)}"
             )
 
     def __len__(self) -> int:
@@ -49,24 +56,29 @@ class Case:
             target=self.target[index],
             trajectory=None if self.trajectory is None else self.trajectory[index],
             rows={name: values[index] for name, values in self.rows.items()},
+            mask=None if self.mask is None else self.mask[index],
         )
 
     def pairs(self) -> tuple[Field, Field]:
         """All D + 1 pairs, the query and its target last: what one pretraining step needs."""
         prompt = self.prompt
 
-        def joined(examples: Field, coords: Tensor, values: Tensor) -> Field:
+        def joined(examples: Field, coords: Tensor, values: Tensor, mask: Tensor | None) -> Field:
             same = bool(torch.equal(examples.coords[..., 0, :, :], coords))
             where = (
                 coords.unsqueeze(-3)
                 if same and _repeats(examples.coords)
                 else torch.cat([examples.coords, coords.unsqueeze(-3)], dim=-3)
             )
-            return Field(where, torch.cat([examples.values, values.unsqueeze(-3)], dim=-3))
+            observed = None
+            if examples.mask is not None or mask is not None:
+                last = torch.ones_like(values, dtype=torch.bool) if mask is None else mask
+                observed = torch.cat([examples.observed, last.unsqueeze(-3)], dim=-3)
+            return Field(where, torch.cat([examples.values, values.unsqueeze(-3)], dim=-3), observed)
 
         return (
-            joined(prompt.inputs, prompt.query.coords, prompt.query.values),
-            joined(prompt.outputs, prompt.at, self.target),
+            joined(prompt.inputs, prompt.query.coords, prompt.query.values, prompt.query.mask),
+            joined(prompt.outputs, prompt.at, self.target, self.mask),
         )
 
 
