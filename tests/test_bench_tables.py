@@ -9,8 +9,9 @@ from chop.bench.conditions import CONDITIONS, Selection
 from chop.bench.errors import BenchError
 from chop.bench.methods import CONSERVATION, CORR, MFC, RAW
 from chop.bench.results import Results
-from chop.bench.store import FILE, About, Store, line_of, read_line
+from chop.bench.store import FILE, About, Store
 from chop.bench.tables import markdown, tables
+from chop.lines import line_of, read_line
 
 ABOUT = About("1.0", 0)
 
