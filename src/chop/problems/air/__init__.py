@@ -22,8 +22,11 @@ _NAMES = {
     "WINDOW": "windows",
     "case": "windows",
     "rmse": "windows",
-    "eligible": "selection",
+    "eligible": "eligibility",
     "random_examples": "selection",
+    "similar_examples": "selection",
+    "SimilarityIndex": "retrieval",
+    "similarity_index": "retrieval",
 }
 
 

@@ -1,4 +1,4 @@
-"""Which windows may be asked or shown, and which are shown for a question.
+"""Which windows of the past are shown for a question.
 
 Nothing here looks at a value after the question's own window: an example's target hour always precedes
 the last hour of the question's window.
@@ -10,41 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from chop.problems.air.eligibility import check_whole, clock, eligible
 from chop.problems.air.history import History, Period
-from chop.problems.air.windows import WINDOW
+from chop.problems.air.retrieval import SimilarityIndex, most_similar
 from chop.problems.errors import DataError, ProblemError
 from chop.problems.seeding import random_stream
 
 EXAMPLES = 5
-LEAST_SHARE = 0.5
 
 Array = np.ndarray[Any, Any]
-
-
-def eligible(
-    history: History, period: Period, lead: int, every: int = 1, share: float = LEAST_SHARE
-) -> Array:
-    """Ends in rising order whose window and target hour lie inside a half-open period and are usable.
-
-    Usable: of every measured channel (all but the hour) at least ``share`` of the values of the window,
-    and as many of the target hour, were observed; with share 0 at least one. ``every=6`` keeps the ends
-    whose hour of day is 0, 6, 12 or 18 (in general those that ``every`` divides, counted from 1970).
-    """
-    _check_whole(lead=lead, every=every)
-    if not 0 <= share <= 1:
-        raise ProblemError(f"share must lie in 0 .. 1, not {share}")
-    rows = history.range(*period)
-    ends = np.arange(rows.start + WINDOW - 1, rows.stop - lead)
-    ends = ends[_clock(history, ends) % every == 0]
-    frames = observed_share(history)
-    windows = window_share(frames)
-    ends = ends[_enough(windows[ends], share) & _enough(frames[ends + lead], share)]
-    if not ends.size:
-        raise DataError(
-            f"no window of {history.region.name} between {period[0]} and {period[1]} is usable at "
-            f"lead {lead} h: of every channel {share:.0%} must be observed in its 24 h and in the target hour"
-        )
-    return np.asarray(ends)
 
 
 def random_examples(
@@ -61,7 +35,7 @@ def random_examples(
     Only usable windows whose target precedes the question's last hour. What one question is shown
     depends on the seed and on its own hour alone, not on the other questions.
     """
-    _check_whole(count=count)
+    check_whole(count=count)
     pool = eligible(history, period, lead)
     ends = np.asarray(ends)
     before = np.searchsorted(pool, ends - lead)  # pool[i] + lead < end
@@ -72,41 +46,36 @@ def random_examples(
             f"{count} are needed"
         )
     chosen = np.empty((len(ends), count), dtype=np.int64)
-    for row, (hour, available) in enumerate(zip(_clock(history, ends), before, strict=True)):
+    for row, (hour, available) in enumerate(zip(clock(history, ends), before, strict=True)):
         stream = random_stream("air", split, seed, int(hour))
         chosen[row] = pool[stream.choice(int(available), count, replace=False)]
     return chosen
 
 
-def observed_share(history: History) -> Array:
-    """Of every hour and measured channel, the share of stations observed: ``(T, C - 1)``, hour left out."""
-    measured = [i for i, name in enumerate(history.region.channels) if name != "hour"]
-    return np.asarray(history.observed[:, :, measured].mean(axis=1))
+def similar_examples(index: SimilarityIndex, ends: Any, lead: int, count: int = EXAMPLES) -> Array:
+    """The ``count`` most similar windows ``(n, count)`` whose targets may be shown, most similar first."""
+    ends = np.asarray(ends)
+    at = np.minimum(np.searchsorted(index.queries, ends), len(index.queries) - 1)
+    if (index.queries[at] != ends).any():
+        raise ProblemError("the similarity index was not made for some of these questions")
+    allowed = np.zeros(len(index.history.values), dtype=bool)
+    pool = eligible(index.history, index.period, lead)
+    allowed[pool[pool + lead < index.queries[0]]] = True
+    if int(allowed.sum()) < count:
+        raise DataError(
+            f"only {int(allowed.sum())} usable windows of the example period precede the questions at "
+            f"lead {lead} h; {count} are needed"
+        )
+    kept = index.ends[at]
+    good = (kept >= 0) & allowed[kept]
+    order = np.argsort(~good, axis=1, kind="stable")[:, :count]
+    chosen = np.take_along_axis(kept, order, axis=1)
+    short = np.flatnonzero(good.sum(axis=1) < count)
+    if short.size:  # the lead forbids nearly all that was kept: look through everything again
+        chosen = chosen if chosen.shape[1] == count else np.zeros((len(ends), count), dtype=np.int64)
+        unique, where = np.unique(ends[short], return_inverse=True)
+        chosen[short] = most_similar(index.history, allowed, unique, count)[0][where]
+    return chosen.astype(np.int64)
 
 
-def window_share(frames: Array) -> Array:
-    """The mean of the 24 rows that end at each row; 0 where there are not as many."""
-    total = np.cumsum(frames, axis=0)
-    windows = np.zeros_like(frames)
-    windows[WINDOW - 1 :] = total[WINDOW - 1 :]
-    windows[WINDOW:] -= total[:-WINDOW]
-    return windows / WINDOW
-
-
-def _enough(shares: Array, least: float) -> Array:
-    # Cumulative sums leave dust of 1e-13: what is that close to the limit, or to nothing, is on it.
-    return np.asarray(((shares >= least - 1e-9) & (shares > 1e-9)).all(axis=-1))
-
-
-def _clock(history: History, rows: Array) -> Array:
-    """Hours since 1970: a name for an hour that does not depend on where the record begins."""
-    return np.asarray(history.region.times[rows].astype("datetime64[h]").astype(np.int64))
-
-
-def _check_whole(**counts: int) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise ProblemError(f"{name} must be a whole number, 1 or more, not {value!r}")
-
-
-__all__ = ["EXAMPLES", "LEAST_SHARE", "eligible", "observed_share", "random_examples", "window_share"]
+__all__ = ["EXAMPLES", "eligible", "random_examples", "similar_examples"]
