@@ -50,7 +50,7 @@ FILES = [
     *(HOME / "operators" / f"{name}.py" for name in OPERATORS),
 ]
 THIRD_PARTY = {"torch", "numpy"}
-ABOVE = {"bench", "cli", "demo", "evolution", "icon", "lines", "pictures", "problems", "testing"}
+ABOVE = {"bench", "cli", "demo", "evolution", "icon", "lines", "pictures", "problems", "processes", "testing"}
 
 
 def imports(path):

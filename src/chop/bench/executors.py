@@ -7,9 +7,6 @@ have one thread each: at this size a second thread gains nothing, and rounding s
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -19,6 +16,7 @@ from typing import Any
 from chop.bench.errors import BenchError
 from chop.bench.store import Record
 from chop.bench.work import Job, Setting, evaluate
+from chop.processes import begin_worker, one_thread
 
 Finished = Iterator[tuple[Job, list[Record]]]
 Executor = Callable[[Sequence[Job], Setting, int], Finished]
@@ -41,10 +39,12 @@ def processes(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
     """Worker processes with one thread each; they end with this process, however it ends."""
     import multiprocessing
 
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_thread()
     pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=begin_worker,
+        initargs=(os.getpid(),),
     )
     waiting: dict[Future[list[Record]], Job] = {}
     rest = iter(jobs)
@@ -98,21 +98,6 @@ def _alone(job: Job, setting: Setting) -> list[Record]:
 
     torch.set_num_threads(1)
     return evaluate(job, setting)
-
-
-def _begin(parent: int) -> None:
-    """A worker: one thread, deaf to Ctrl-C (its parent hears it), gone when its parent is."""
-    import torch
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:

@@ -1,0 +1,32 @@
+"""Manners of a worker process: one thread, deaf to Ctrl-C, gone when its parent is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+
+def one_thread() -> None:
+    """Say before a worker starts that it has one thread: more gain nothing at this size."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+def begin_worker(parent: int) -> None:
+    """To be called first in a worker: its parent hears Ctrl-C for it, and it ends with its parent."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+__all__ = ["begin_worker", "one_thread"]
