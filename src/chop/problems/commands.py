@@ -1,4 +1,4 @@
-"""``chop data conservation`` and ``chop data mfc``: data sets for other tools, as HDF5 files."""
+"""``chop data``: data sets of conservation laws and mean-field control as HDF5 files, and station data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chop.problems.air.commands import air
+
 if TYPE_CHECKING:
     from chop.problems.case import Case
 
-data_app = typer.Typer(no_args_is_help=True, help="Generate data sets with exact truth.")
+data_app = typer.Typer(no_args_is_help=True, help="Generate or fetch data sets.")
+data_app.command()(air)
 
 _ROWS_AT_A_TIME = 20
 

@@ -16,7 +16,7 @@ import numpy as np
 from chop.problems.errors import ProblemError
 
 SPLITS = {"train": 1, "evolution": 2, "test": 3}
-_PROBLEMS = {"conservation": 1, "mfc": 2, "conservation stream": 3, "mfc stream": 4, "air": 5}
+_PROBLEMS = {"conservation": 1, "mfc": 2, "conservation stream": 3, "mfc stream": 4, "air": 5, "air world": 6}
 _WORD = 2**64
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from chop.problems.case import Case
 from chop.problems.errors import DataError
-from chop.prompt import Axis, Field, Prompt
+from chop.prompt import Axis, Field, Graph, Prompt
 
 FORMAT = "chop cases"
 VERSION = 1
@@ -111,7 +111,12 @@ def _parts(case: Case) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     yield "at", _numpy(prompt.at)
     assert prompt.times is not None
     yield "times", _numpy(prompt.times)
+    if prompt.graph is not None:
+        edges = _numpy(prompt.graph.edges)
+        yield "graph", np.broadcast_to(edges, (len(case), *edges.shape))
     yield "target", _numpy(case.target)
+    if case.mask is not None:
+        yield "mask", _numpy(case.mask)
     if case.trajectory is not None:
         yield "trajectory", _numpy(case.trajectory)
     for name, values in case.rows.items():
@@ -129,6 +134,8 @@ def _append(file: Any, name: str, values: np.ndarray[Any, Any], rows: int) -> No
             raise DataError(f"the pieces of one data set must agree: only a later one has {name}")
         once = values
         while once.ndim > 1 and once.shape[0] > 1 and once.strides[0] == 0:
+            once = once[0]
+        if name == "graph" and once.ndim == 3:  # a graph is shared by however few rows
             once = once[0]
         if once.ndim < values.ndim:
             file.create_dataset(name, data=once).attrs["shared"] = True
@@ -228,6 +235,7 @@ class CaseFile:
                 outputs=field("outputs"),
                 query=field("query"),
                 at=take("at"),
+                graph=Graph(take("graph"), take("at").shape[-2]) if "graph" in self._file else None,
                 axes=axes,
                 times=take("times"),
             ),
@@ -235,6 +243,7 @@ class CaseFile:
             trajectory=take("trajectory") if "trajectory" in self._file else None,
             meta={name: value for name, value in self.settings.items() if name != "axes"},
             rows={name: rows[name][first:last] for name in rows},
+            mask=take("mask") if "mask" in self._file else None,
         )
 
 

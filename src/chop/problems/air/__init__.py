@@ -27,6 +27,10 @@ _NAMES = {
     "similar_examples": "selection",
     "SimilarityIndex": "retrieval",
     "similarity_index": "retrieval",
+    "sample": "sampling",
+    "data_folder": "sampling",
+    "make_world": "world",
+    "fetch": "download",
 }
 
 
