@@ -11,7 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from chop.problems.errors import DataError
@@ -32,9 +31,8 @@ Progress = Callable[[str, int, int | None], None]
 """Hears a file's name, the bytes that are there, and how many there will be (None if nobody says)."""
 
 
-@dataclass(frozen=True)
-class _Retry(Exception):  # noqa: N818 - not an error of the user: a reason to try again
-    reason: str
+class _Retry(Exception):  # noqa: N818 - nobody's error yet: a reason to try again
+    pass
 
 
 def fetch(
@@ -69,9 +67,7 @@ def _one(
     if target.exists():
         if _md5(target) == md5:
             return target
-        raise DataError(
-            f"{target} exists but is not the file of the record; move it away, or fetch elsewhere"
-        )
+        raise DataError(f"{target} exists but is not the file of the record; move it away first")
     part = target.with_name(target.name + ".part")
     reason = ""
     for attempt in range(max(1, tries)):
@@ -80,7 +76,7 @@ def _one(
         try:
             _transfer(url, part, timeout, progress)
         except _Retry as retry:
-            reason = retry.reason
+            reason = str(retry)
             continue
         if _md5(part) == md5:
             part.replace(target)
@@ -117,17 +113,23 @@ def _receive(answer: http.client.HTTPResponse, part: Path, have: int, progress: 
     length = answer.headers.get("Content-Length")
     total = have + int(length) if length is not None and length.isdigit() else None
     name = part.name.removesuffix(".part")
-    with part.open("ab" if have else "wb") as file:
+    _store(part, b"", append=have > 0)
+    progress(name, have, total)
+    while piece := answer.read(_PIECE):
+        _store(part, piece)
+        have += len(piece)
         progress(name, have, total)
-        while piece := answer.read(_PIECE):
-            try:
-                file.write(piece)
-            except OSError as error:
-                raise DataError(f"cannot write {part}: {error.strerror}") from None
-            have += len(piece)
-            progress(name, have, total)
     if total is not None and have < total:
         raise _Retry(f"the transfer broke off after {have} of {total} bytes")
+
+
+def _store(part: Path, piece: bytes, append: bool = True) -> None:
+    """Our own disk's errors are not the network's: no use in trying again."""
+    try:
+        with part.open("ab" if append else "wb") as file:
+            file.write(piece)
+    except OSError as error:
+        raise DataError(f"cannot write {part}: {error.strerror}") from None
 
 
 def _refused(error: urllib.error.HTTPError, part: Path, url: str) -> None:

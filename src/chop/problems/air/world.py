@@ -101,7 +101,9 @@ def make_world(
     files = [folder / f"{kind}_{plan.name}.{end}" for plan in _PLANS for kind, end in _FILES]
     there = [file.name for file in files if file.exists()]
     if there and not overwrite:
-        raise DataError(f"{folder} holds {', '.join(there)} already; choose another folder")
+        raise DataError(
+            f"{folder} holds {', '.join(there)} already; choose another folder, or ask to overwrite"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for region, (plan, count) in enumerate(zip(_PLANS, stations, strict=True)):
@@ -174,9 +176,8 @@ def _sky(stream: np.random.Generator, times: Array, plan: _Plan) -> _Weather:
     slow = np.stack([_wandering(stream, hours, 40.0) for _ in range(2)], axis=-1)
     wind = np.array(plan.wind) + 3.0 * slow + 0.8 * breeze
     height = (250.0 + 900.0 * np.clip(warm + 0.3, 0.0, None) * (0.5 + 0.5 * cloud)) * storm
-    temperature = (
-        13.0 + plan.warmth + 11.0 * summer + 4.0 * warm * cloud + 3.0 * _wandering(stream, hours, 60)
-    )
+    spell = _wandering(stream, hours, 60.0)
+    temperature = 13.0 + plan.warmth + 11.0 * summer + 4.0 * warm * cloud + 3.0 * spell
     dew = temperature - 3.0 - 6.0 * cloud
     rain = np.clip(_wandering(stream, hours, 10.0) - 1.6, 0.0, None) * (1 - cloud)
     pressure = 1015.0 - 8.0 * summer + 5.0 * _wandering(stream, hours, 60.0)
@@ -229,7 +230,7 @@ def _readings(stream: np.random.Generator, dust: Array, no2: Array, ozone: Array
 
     def read(true: Array) -> Array:
         noise = stream.standard_normal((2, *true.shape))
-        return np.clip(np.round(true * (1 + 0.05 * noise[0]) + noise[1]), 0.0, None)
+        return np.asarray(np.clip(np.round(true * (1 + 0.05 * noise[0]) + noise[1]), 0.0, None))
 
     return {"PM2.5": read(dust), "O3": read(ozone), "NO2": read(no2)}
 
