@@ -95,15 +95,22 @@ def read_stations(table: Path) -> dict[str, tuple[float, float]]:
     return places
 
 
-def _opened(path: Path) -> xarray.Dataset:
+def require_xarray() -> Any:
+    """xarray, with what it needs to read and write NetCDF."""
     try:
+        import h5netcdf  # noqa: F401
         import xarray
     except ModuleNotFoundError as error:
         raise DataError(f"station data needs {error.name}: pip install 'chain-of-operators[air]'") from None
+    return xarray
+
+
+def _opened(path: Path) -> xarray.Dataset:
     try:
-        return xarray.open_dataset(path, engine=_engine(path))
+        opened: xarray.Dataset = require_xarray().open_dataset(path, engine=_engine(path))
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} cannot be read as NetCDF: {error}") from None
+    return opened
 
 
 def _engine(path: Path) -> str | None:
@@ -197,4 +204,4 @@ def _some(names: list[str] | tuple[str, ...]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
-__all__ = ["locate", "open_dataset", "read_stations"]
+__all__ = ["locate", "open_dataset", "read_stations", "require_xarray"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chop.problems.air.dataset import DIMS, HOUR, open_dataset
+from chop.problems.air.dataset import DIMS, HOUR, open_dataset, require_xarray
 from chop.problems.errors import DataError
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ class Region:
 
     def to_xarray(self) -> xarray.Dataset:
         """The channels as an xarray data set with dims (time, station)."""
-        import xarray
-
-        return xarray.Dataset(
+        made: xarray.Dataset = require_xarray().Dataset(
             {name: (DIMS, self.values[:, :, i]) for i, name in enumerate(self.channels)},
             coords={
                 "time": self.times.astype("datetime64[ns]"),
@@ -76,6 +74,7 @@ class Region:
             },
             attrs={"region": self.name},
         )
+        return made
 
 
 def load_region(

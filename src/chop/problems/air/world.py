@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chop.problems.air.dataset import require_xarray
 from chop.problems.errors import DataError
 from chop.problems.seeding import random_stream
 
@@ -101,9 +102,7 @@ def make_world(
     files = [folder / f"{kind}_{plan.name}.{end}" for plan in _PLANS for kind, end in _FILES]
     there = [file.name for file in files if file.exists()]
     if there and not overwrite:
-        raise DataError(
-            f"{folder} holds {', '.join(there)} already; choose another folder, or ask to overwrite"
-        )
+        raise DataError(f"{folder} holds {', '.join(there)} already; choose another, or ask to overwrite")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for region, (plan, count) in enumerate(zip(_PLANS, stations, strict=True)):
@@ -121,8 +120,7 @@ def invent(
     region: int, hours: int, stations: int, seed: int, weather: bool, start: str
 ) -> tuple[xarray.Dataset, _Places]:
     """One region as a data set with gaps, and where its cities are."""
-    import xarray
-
+    xarray = require_xarray()
     plan = _PLANS[region]
     streams = [random_stream("air world", "train", seed, region, role) for role in _ROLES]
     times = np.datetime64(start, "h") + np.arange(hours)
