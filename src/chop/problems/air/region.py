@@ -98,7 +98,7 @@ def load_region(
         for i, channel in enumerate(wanted):
             if channel == "hour":
                 values[:, :, i] = hour_of_day(times)[:, None]
-            elif channel in _WIND:
+            elif channel in _WIND and channel not in data.data_vars:
                 assert components is not None
                 u, v = (_numbers(data, part) for part in components)
                 values[rows, :, i] = (wind_speed if channel == "wind_speed" else wind_direction)(u, v)
