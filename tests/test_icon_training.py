@@ -22,7 +22,8 @@ from chop.icon.curve import draw
 from chop.icon.data import PAIRS, ConservationBatches, MfcBatches, visible
 from chop.icon.launch import keep_memory, printing, run
 from chop.icon.optimizer import Optimizer, orthogonalised
-from chop.icon.training import Plan, TrainingError, exported, loss_of
+from chop.icon.recipes import function_loss
+from chop.icon.training import Plan, TrainingError, exported
 from chop.problems import conservation
 
 TINY = IconConfig(width=16, heads=2, encoder_layers=1, decoder_layers=1)
@@ -32,7 +33,7 @@ FEW = {"fluxes": 2, "trajectories": 1, "frames": 8, "keep": 4}
 
 def plan(folder: Path, **changes) -> Plan:
     given = {"problem": "conservation", "folder": str(folder), "steps": 12, "size": 2, "warmup": 4}
-    return Plan(**{**given, "config": TINY, "data": FEW, **changes})
+    return Plan(**{**given, "config": TINY, "data": FEW, "small": True, **changes})
 
 
 def test_visible_pairs() -> None:
@@ -87,7 +88,7 @@ def test_optimizer_learns_both_kinds_of_parameters() -> None:
     losses = []
     for _ in range(25):
         network.zero_grad()
-        loss = loss_of(network, batch)
+        loss = function_loss(network, batch)
         loss.backward()
         optimizer.step(3e-3)
         losses.append(loss.item())
@@ -133,8 +134,8 @@ def test_finished_run_stays_finished_and_other_settings_are_refused(tmp_path: Pa
     (tmp_path / "a" / "checkpoint.pt").write_bytes(b"no checkpoint")
     with pytest.raises(TrainingError, match="cannot be continued"):
         run(plan(tmp_path / "a", steps=3))
-    with pytest.raises(TrainingError, match="conservation or mfc"):
-        plan(tmp_path, problem="air")
+    with pytest.raises(TrainingError, match="conservation or mfc or air"):
+        plan(tmp_path, problem="weather")
 
 
 def test_two_workers(tmp_path: Path) -> None:

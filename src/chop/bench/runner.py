@@ -15,7 +15,8 @@ from chop.bench.errors import BenchError
 from chop.bench.executors import EXECUTORS
 from chop.bench.results import choices
 from chop.bench.store import About, Store
-from chop.bench.work import Job, Setting, fingerprint, jobs_of
+from chop.bench.work import Job, Setting, evaluate, fingerprint, jobs_of
+from chop.icon.station_config import StationConfig
 from chop.icon.weights import bundled, find, provenance
 from chop.text import parse
 
@@ -42,7 +43,10 @@ class Run:
         needed |= {"mfc"} & set(self.selection.suites)
         given: dict[str, str] = {}
         for model in self.models:
-            problem = "mfc" if provenance(model).config.coordinates == 2 else "conservation"
+            config = provenance(model).config
+            if isinstance(config, StationConfig):
+                raise BenchError(f"{model} is a network of stations; it is measured by `chop bench air`")
+            problem = "mfc" if config.coordinates == 2 else "conservation"
             if problem in given:
                 raise BenchError(f"two networks for {problem} were given: {given[problem]} and {model}")
             given[problem] = model
@@ -101,7 +105,7 @@ def _work(
     spent = 0.0
     with progress as shown:
         task = shown.add_task("measuring", total=total) if bar else None
-        for job, records in EXECUTORS[bench.executor](jobs, setting, workers):
+        for job, records in EXECUTORS[bench.executor](jobs, setting, workers, evaluate):
             store.append(records)
             spent += job.cost
             now = time.monotonic()

@@ -19,6 +19,7 @@ from chop.bench.conditions import PROMPTS_VALIDATED, Condition, Entry
 from chop.bench.errors import BenchError
 from chop.bench.store import Record
 from chop.forecast import rollout
+from chop.icon.station_network import StationIcon
 from chop.icon.weights import load
 from chop.text import parse
 
@@ -67,7 +68,9 @@ class Setting:
 def _network(path: str, digest: str) -> Icon:
     if fingerprint(path) != digest:
         raise BenchError(f"{path} has changed since the benchmark began")
-    return load(Path(path))
+    network = load(Path(path))
+    assert not isinstance(network, StationIcon)
+    return network
 
 
 def fingerprint(path: str | Path) -> str:

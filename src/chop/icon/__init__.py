@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from chop.icon.config import CONSERVATION, MFC, IconConfig
     from chop.icon.network import Icon
+    from chop.icon.station_config import StationConfig
+    from chop.icon.station_network import StationIcon
     from chop.icon.weights import bundled, load, provenance, save
 
 _HOME = {
@@ -15,13 +17,18 @@ _HOME = {
     "MFC": "config",
     "Icon": "network",
     "IconConfig": "config",
+    "StationConfig": "station_config",
+    "StationIcon": "station_network",
     "bundled": "weights",
     "load": "weights",
     "provenance": "weights",
     "save": "weights",
 }
 
-__all__ = ["CONSERVATION", "MFC", "Icon", "IconConfig", "bundled", "load", "provenance", "save"]
+__all__ = [
+    "CONSERVATION", "MFC", "Icon", "IconConfig", "StationConfig", "StationIcon", "bundled", "load",
+    "provenance", "save",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,6 +45,33 @@ def mfc(
     _train("mfc", minutes, seed, steps, workers, size, rate, start, folder, export)
 
 
+@train_app.command("air")
+def air(
+    region: Annotated[str, typer.Option(help="The region to learn, such as bthsa or yrd.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder with dataset_REGION.nc and stations_REGION.csv (chop data air).")
+    ],
+    minutes: _Minutes = 60.0, seed: _Seed = 0, steps: _Steps = None, workers: _Workers = 1,
+    size: _Size = 6, rate: _Rate = 2e-3, start: _From = None, folder: _Folder = None,
+    export: _Export = None,
+    period: Annotated[
+        tuple[str, str], typer.Option(help="First day, and the day after the last, to learn from.")
+    ] = ("2022-01-01", "2024-01-01"),
+    channels: Annotated[
+        str, typer.Option(help="Channels, the hour first and the scored pollutants last.")
+    ] = "hour,NO2,PM2.5,O3",
+    stations: Annotated[int, typer.Option(min=1, help="Stations in one step, drawn anew each time.")] = 96,
+) -> None:  # fmt: skip
+    """Air quality: hourly observations of one region's stations, leads of 1 to 24 h."""
+    named = [name.strip() for name in channels.split(",")]
+    settings = {
+        "folder": str(data), "region": region, "period": list(period), "channels": named,
+        "stations": stations,
+    }  # fmt: skip
+    folder = folder or Path("runs") / "train" / f"air-{region}-s{seed}"
+    _train("air", minutes, seed, steps, workers, size, rate, start, folder, export, settings)
+
+
 @train_app.command("export")
 def export_run(
     folder: Annotated[Path, typer.Argument(help="Folder of a run, finished or not.")],
@@ -68,7 +95,7 @@ def curve(
 
 def _train(
     problem: str, minutes: float, seed: int, steps: int | None, workers: int, size: int, rate: float,
-    start: str | None, folder: Path | None, export: Path | None,
+    start: str | None, folder: Path | None, export: Path | None, data: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     def work() -> None:
         import os
@@ -88,6 +115,8 @@ def _train(
             size=size,
             rate=rate,
             start=None if start is None else str(find(start)),
+            config=_config(data),
+            data=data,
         )
         run(plan, workers or os.cpu_count() or 1, printing(plan))
         if int(os.environ.get("RANK", "0")) == 0:
@@ -99,6 +128,13 @@ def _train(
             typer.echo(f"{export or weights}\n{picture}")
 
     _guarded(work)
+
+
+def _config(data: dict[str, Any] | None) -> Any:
+    """The network's shape where it depends on the data: as many channels as there are."""
+    from chop.icon.station_config import StationConfig
+
+    return None if data is None else StationConfig(channels=data["channels"])
 
 
 def _export(folder: Path, path: Path) -> None:

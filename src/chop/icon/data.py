@@ -177,6 +177,4 @@ def _stream_on_rows() -> Any:
     return OnRows
 
 
-BATCHES: dict[str, Callable[..., Batches]] = {"conservation": ConservationBatches, "mfc": MfcBatches}
-
-__all__ = ["BATCHES", "PAIRS", "Batch", "Batches", "ConservationBatches", "MfcBatches", "visible"]
+__all__ = ["PAIRS", "Batch", "Batches", "ConservationBatches", "MfcBatches", "visible"]

@@ -37,6 +37,9 @@ class Memory:
 class Icon(nn.Module):
     """A frozen model once trained: ``network(prompt)`` is the answer at ``prompt.at``."""
 
+    blocks = ("encoder.", "decoder.")
+    """Where the matrices are whose momentum is orthogonalised in training."""
+
     def __init__(self, config: IconConfig) -> None:
         super().__init__()
         self.config = config

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chop.icon.network import Icon
+from chop.icon.kinds import Network
 
 POLYNOMIALS = (
     (8.174313, -23.939685, 17.699989),
@@ -45,12 +45,12 @@ def _orthogonalised(x: Tensor) -> Tensor:
 class Optimizer:
     """Both rules behind one ``step(rate)``; its state can be saved and loaded."""
 
-    def __init__(self, network: Icon, decay: float = 0.01) -> None:
+    def __init__(self, network: Network, decay: float = 0.01) -> None:
         width = network.config.width
         named = {
             name: value
             for name, value in network.named_parameters()
-            if name.startswith(("encoder", "decoder")) and value.ndim == 2
+            if name.startswith(network.blocks) and value.ndim == 2
         }
         assert all(width in value.shape and value.numel() % width**2 == 0 for value in named.values())
         self._matrices = list(named.values())

@@ -30,7 +30,7 @@ REMEMBERED = 4
 
 
 @dataclass(frozen=True, eq=False)
-class _Question:
+class Question:
     """A prompt, the one whose pairs it uses, and how often: ``(*batch of the prompt, pairs)``."""
 
     number: int
@@ -44,14 +44,14 @@ def predict(network: Icon, prompts: Sequence[Prompt], share: bool) -> list[Tenso
     for prompt in prompts:
         network.check(prompt)
     answers: dict[int, Tensor] = {}
-    groups: OrderedDict[Prompt, list[_Question]] = OrderedDict()
+    groups: OrderedDict[Prompt, list[Question]] = OrderedDict()
     for number, prompt in enumerate(prompts):
         if not _uniform(network, prompt):
             flat = prompt.flat()
             alone = [predict(network, [flat[i]], share)[0] for i in range(len(flat.query.values))]
             answers[number] = torch.stack(alone).reshape(prompt.answer_shape)
             continue
-        question = _traced(number, prompt) if share else _plain(number, prompt)
+        question = traced(number, prompt) if share else _plain(number, prompt)
         groups.setdefault(question.root, []).append(question)
     for root, questions in groups.items():
         encoded = _encoded(network, root, share)
@@ -68,11 +68,11 @@ def _uniform(network: Icon, prompt: Prompt) -> bool:
     return all(bool((rows == rows.flatten()[0]).all()) for rows in (count_rows(lean(c)) for c in where))
 
 
-def _plain(number: int, prompt: Prompt) -> _Question:
-    return _Question(number, prompt, prompt, None)
+def _plain(number: int, prompt: Prompt) -> Question:
+    return Question(number, prompt, prompt, None)
 
 
-def _traced(number: int, prompt: Prompt) -> _Question:
+def traced(number: int, prompt: Prompt) -> Question:
     """Back to the prompt the examples first appeared in."""
     root, kept = prompt, None
     while root.origin is not None:
@@ -81,7 +81,7 @@ def _traced(number: int, prompt: Prompt) -> _Question:
     if kept is None:
         return _plain(number, prompt)
     hits = torch.nn.functional.one_hot(kept, root.examples).sum(dim=-2)
-    return _Question(number, prompt, root, hits)
+    return Question(number, prompt, root, hits)
 
 
 def _composed(outer: Tensor, inner: Tensor) -> Tensor:
@@ -146,11 +146,11 @@ def _repeats(parts: list[Tensor]) -> dict[int, int]:
 
 
 def _ask(
-    network: Icon, root: Prompt, encoded: _Encoded, questions: list[_Question]
+    network: Icon, root: Prompt, encoded: _Encoded, questions: list[Question]
 ) -> list[tuple[int, Tensor]]:
     """All questions about one memory, those on the same grids in one pass."""
     lead = len(root.batch)
-    together: OrderedDict[object, list[_Question]] = OrderedDict()
+    together: OrderedDict[object, list[Question]] = OrderedDict()
     for question in questions:
         together.setdefault(_shape(question.prompt), []).append(question)
     found = []
@@ -171,9 +171,7 @@ def _ask(
     return found
 
 
-def _query(
-    network: Icon, question: _Question, lead: int, pairs: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _query(network: Icon, question: Question, lead: int, pairs: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Query, its points, the points asked and the counts, each ``(B, Q, ...)``."""
     prompt = question.prompt
 
@@ -245,4 +243,4 @@ def _state(network: Icon, inputs: Field, outputs: Field) -> tuple[object, ...]:
     return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
 
 
-__all__ = ["predict"]
+__all__ = ["Question", "predict", "traced"]

@@ -13,7 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,10 @@ import torch
 from torch import Tensor
 
 from chop.errors import ChopError
-from chop.icon.config import CONSERVATION, MFC, IconConfig
-from chop.icon.data import BATCHES, Batch
-from chop.icon.network import Icon
+from chop.icon.kinds import Config, build, config_from
 from chop.icon.optimizer import Optimizer
-from chop.icon.validation import validate
+from chop.icon.recipes import RECIPES
 from chop.icon.weights import read, save
-
-CONFIGS = {"conservation": CONSERVATION, "mfc": MFC}
 
 
 class TrainingError(ChopError):
@@ -53,18 +49,21 @@ class Plan:
     save_every: float = 120.0
     validate_every: float = 120.0
     start: str | None = None
-    config: IconConfig | None = None
+    config: Config | None = None
     data: dict[str, Any] | None = None
+    """Further settings of the batches."""
+    small: bool = False
+    """Judge the run by a few questions only."""
 
     def __post_init__(self) -> None:
-        if self.problem not in CONFIGS:
-            raise TrainingError(f"a network is trained for {' or '.join(CONFIGS)}, not {self.problem!r}")
+        if self.problem not in RECIPES:
+            raise TrainingError(f"a network is trained for {' or '.join(RECIPES)}, not {self.problem!r}")
         if not (self.minutes > 0 and self.size > 0 and (self.steps is None or self.steps > 0)):
             raise TrainingError("minutes, size and steps must be positive")
 
     @property
-    def network(self) -> IconConfig:
-        return self.config or CONFIGS[self.problem]
+    def network(self) -> Config:
+        return self.config or RECIPES[self.problem].config
 
     def dump(self) -> str:
         return json.dumps(asdict(self))
@@ -73,7 +72,7 @@ class Plan:
     def parse(text: str) -> Plan:
         plan = Plan(**json.loads(text))
         config: Any = plan.config
-        return replace(plan, config=IconConfig.from_dict(config)) if config else plan
+        return replace(plan, config=config_from(config)) if config else plan
 
 
 @dataclass(frozen=True)
@@ -91,15 +90,6 @@ class Team:
         return flat
 
 
-def loss_of(network: Icon, batch: Batch) -> Tensor:
-    """Mean over predictions of the root mean square error relative to the answer's own size."""
-    memory = network.encode(batch.x, batch.x_at, batch.y, batch.y_at)
-    answer = network.decode(memory, batch.x, batch.x_at, batch.y_at, batch.counts)
-    error = (answer - batch.y).square().mean(dim=(-1, -2))
-    size = batch.y.square().mean(dim=(-1, -2))
-    return ((error + 1e-6).sqrt() / (size + 0.02).sqrt()).mean()
-
-
 class Run:
     """The state of a run: weights, their average, the optimiser, and where we are."""
 
@@ -107,7 +97,8 @@ class Run:
         self.plan, self.team, self.report = plan, team, report
         self.folder = Path(plan.folder)
         torch.manual_seed(plan.seed)
-        self.network = Icon(plan.network)
+        self.recipe = RECIPES[plan.problem]
+        self.network = build(plan.network)
         self.ancestor: dict[str, Any] = {}
         if plan.start is not None:
             given, header = read(Path(plan.start))
@@ -116,11 +107,11 @@ class Run:
             self.network.load_state_dict(given.state_dict())
             self.ancestor = dict(header.training)
         self.network.to(team.device)
-        self.averaged = Icon(plan.network).to(team.device).requires_grad_(False)
+        self.averaged = build(plan.network).to(team.device).requires_grad_(False)
         self.averaged.load_state_dict(self.network.state_dict())
         self.optimizer = Optimizer(self.network)
         data = {"size": plan.size, "seed": plan.seed, **(plan.data or {})}
-        self.batches = BATCHES[plan.problem](**data)
+        self.batches = self.recipe.batches(**data)
         self.step, self.seconds, self.loss, self.skipped = 0, 0.0, float("nan"), 0
         self.errors: dict[str, float] = {}
         self._resume()
@@ -163,7 +154,7 @@ class Run:
         plan, team = self.plan, self.team
         batch = _on(self.batches(self.step * team.size + team.rank), team.device)
         self.network.zero_grad(set_to_none=False)
-        loss = loss_of(self.network, batch)
+        loss = self.recipe.loss(self.network, batch)
         loss.backward()
         parameters: list[Tensor] = list(self.network.parameters())
         gradients = [
@@ -206,7 +197,7 @@ class Run:
         }
 
     def _validate(self) -> None:
-        self.errors = validate(self.averaged, self.plan.problem, small=bool(self.plan.data))
+        self.errors = self.recipe.errors(self.averaged, self.batches, self.plan.small)
         with (self.folder / "curve.jsonl").open("a") as file:
             file.write(json.dumps(self.state()) + "\n")
         self.report({**self.state(), "validated": True})
@@ -268,11 +259,14 @@ class Run:
 _MAY_CHANGE = ("minutes", "steps", "folder", "save_every", "validate_every")
 
 
-def _on(batch: Batch, device: str) -> Batch:
+def _on(batch: Any, device: str) -> Any:
+    """A batch (a dataclass of tensors) on another device."""
     if device == "cpu":
         return batch
-    moved = {name: getattr(batch, name).to(device) for name in ("x", "x_at", "y", "y_at", "counts")}
-    return replace(batch, **moved)
+    parts = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return replace(
+        batch, **{name: part.to(device) for name, part in parts.items() if isinstance(part, Tensor)}
+    )
 
 
 def history(plan: Plan, where: dict[str, Any], ancestor: dict[str, Any]) -> dict[str, Any]:
@@ -303,7 +297,7 @@ def exported(folder: str | Path, path: str | Path) -> Path:
     try:
         state = torch.load(source, map_location="cpu", weights_only=True)
         plan = Plan.parse(state["plan"])
-        network = Icon(plan.network)
+        network = build(plan.network)
         network.load_state_dict(state["averaged"])
     except FileNotFoundError:
         raise TrainingError(f"{folder} holds no checkpoint yet") from None
@@ -315,7 +309,8 @@ def exported(folder: str | Path, path: str | Path) -> Path:
 def _command(plan: Plan) -> str:
     length = f"--steps {plan.steps}" if plan.steps is not None else f"--minutes {plan.minutes:g}"
     start = f" --from {Path(plan.start).name}" if plan.start else ""
-    return f"chop train {plan.problem} {length} --seed {plan.seed} --size {plan.size}{start}"
+    region = f" --region {plan.data['region']}" if plan.data and "region" in plan.data else ""
+    return f"chop train {plan.problem}{region} {length} --seed {plan.seed} --size {plan.size}{start}"
 
 
-__all__ = ["CONFIGS", "Plan", "Run", "Team", "TrainingError", "exported", "loss_of"]
+__all__ = ["Plan", "Run", "Team", "TrainingError", "exported"]

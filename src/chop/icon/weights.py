@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from chop.errors import ModelError
-from chop.icon.config import IconConfig
-from chop.icon.network import Icon
+from chop.icon.kinds import Config, Network, build, config_from
 
 FORMAT = "chop-icon-1"
 BUNDLED = Path(__file__).parent / "weights"
@@ -24,11 +23,11 @@ BUNDLED = Path(__file__).parent / "weights"
 class Provenance:
     """What a weights file says about itself."""
 
-    config: IconConfig
+    config: Config
     training: Mapping[str, Any]
 
 
-def save(network: Icon, path: str | Path, training: Mapping[str, Any] | None = None) -> Path:
+def save(network: Network, path: str | Path, training: Mapping[str, Any] | None = None) -> Path:
     """The network's weights in one file, complete or not there at all."""
     from safetensors.torch import save_file
 
@@ -68,7 +67,7 @@ def find(name_or_path: str | Path) -> Path:
     )
 
 
-def load(name_or_path: str | Path) -> Icon:
+def load(name_or_path: str | Path) -> Network:
     """A frozen network: a bundled one by name ("conservation", "mfc"), or any file written by `save`."""
     network, _ = read(find(name_or_path))
     return network
@@ -80,11 +79,11 @@ def provenance(name_or_path: str | Path) -> Provenance:
     return header
 
 
-def read(path: Path) -> tuple[Icon, Provenance]:
+def read(path: Path) -> tuple[Network, Provenance]:
     """Network and provenance from a file, everything checked against each other."""
     header, tensors = _open(path, tensors=True)
     with torch.random.fork_rng(devices=[]):
-        network = Icon(header.config)
+        network = build(header.config)
     expected = network.state_dict()
     if expected.keys() != tensors.keys():
         odd = sorted(expected.keys() ^ tensors.keys())
@@ -118,7 +117,7 @@ def _open(path: Path, tensors: bool) -> tuple[Provenance, dict[str, Tensor]]:
         )
     try:
         config, training = json.loads(header["config"]), json.loads(header["training"])
-        return Provenance(IconConfig.from_dict(config), dict(training)), found
+        return Provenance(config_from(config), dict(training)), found
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path.name}: its header cannot be read ({error})") from None
 
