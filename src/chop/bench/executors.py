@@ -1,7 +1,8 @@
 """Who does the work: this process, worker processes on this machine, or a Ray cluster.
 
-An executor takes jobs in order and yields each with its records as it is finished, in any order. Workers
-have one thread each: at this size a second thread gains nothing, and rounding stays the same.
+An executor takes jobs in order and yields each with its records as it is finished, in any order: ``work``
+makes the records of one job in a setting. Workers have one thread each: at this size a second thread gains
+nothing, and rounding stays the same.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from chop.bench.errors import BenchError
 from chop.bench.store import Record
-from chop.bench.work import Job, Setting, evaluate
 from chop.processes import begin_worker, one_thread
 
+Job = TypeVar("Job")
+Setting = TypeVar("Setting")
+Work = Callable[[Job, Setting], list[Record]]
 Finished = Iterator[tuple[Job, list[Record]]]
-Executor = Callable[[Sequence[Job], Setting, int], Finished]
+Executor = Callable[[Sequence[Any], Any, int, Callable[[Any, Any], list[Record]]], Finished[Any]]
 
 
-def inline(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
+def inline(jobs: Sequence[Job], setting: Setting, workers: int, work: Work[Job, Setting]) -> Finished[Job]:
     """One after the other, here."""
     import torch
 
@@ -30,12 +33,12 @@ def inline(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
     torch.set_num_threads(1)
     try:
         for job in jobs:
-            yield job, evaluate(job, setting)
+            yield job, work(job, setting)
     finally:
         torch.set_num_threads(before)
 
 
-def processes(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
+def processes(jobs: Sequence[Job], setting: Setting, workers: int, work: Work[Job, Setting]) -> Finished[Job]:
     """Worker processes with one thread each; they end with this process, however it ends."""
     import multiprocessing
 
@@ -51,7 +54,7 @@ def processes(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
     try:
         while True:
             while len(waiting) < 2 * workers and (job := next(rest, None)) is not None:
-                waiting[pool.submit(evaluate, job, setting)] = job
+                waiting[pool.submit(work, job, setting)] = job
             if not waiting:
                 break
             for done in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -65,7 +68,7 @@ def processes(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
         _stop(pool)
 
 
-def ray(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
+def ray(jobs: Sequence[Job], setting: Setting, workers: int, work: Work[Job, Setting]) -> Finished[Job]:
     """A Ray cluster: the one this machine belongs to, else a local one. Weights must be on every node."""
     try:
         cluster: Any = import_module("ray")
@@ -82,7 +85,7 @@ def ray(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
     try:
         while True:
             while len(waiting) < 4 * workers and (job := next(rest, None)) is not None:
-                waiting[remote.remote(job, setting)] = job
+                waiting[remote.remote(work, job, setting)] = job
             if not waiting:
                 return
             finished, _ = cluster.wait(list(waiting), num_returns=1)
@@ -93,11 +96,11 @@ def ray(jobs: Sequence[Job], setting: Setting, workers: int) -> Finished:
             cluster.shutdown()
 
 
-def _alone(job: Job, setting: Setting) -> list[Record]:
+def _alone(work: Work[Job, Setting], job: Job, setting: Setting) -> list[Record]:
     import torch
 
     torch.set_num_threads(1)
-    return evaluate(job, setting)
+    return work(job, setting)
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
