@@ -1,0 +1,97 @@
+"""How a candidate is judged: on a growing number of questions, until it is done, hopeless or broken.
+
+Questions come in fixed chunks, always the same and in the same order, so a verdict depends on the program
+and on the bar alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chop.errors import ChopError
+from chop.evolution.memory import Remembering
+from chop.evolution.population import Status
+from chop.evolution.task import Task
+from chop.text import parse
+
+FRACTIONS = (0.1, 0.25, 0.5, 1.0)
+"""Shares of the questions after which a candidate is looked at."""
+DOUBT = 1.0
+"""Standard errors by which the mean difference to the bar must be bad for a candidate to be given up."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program to be judged, and the errors of one that it should keep up with (None: no bar yet)."""
+
+    text: str
+    bar: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came out; ``seconds`` is the only thing that may differ the next time."""
+
+    status: Status
+    errors: tuple[float, ...] = ()
+    calls: int = 0
+    reason: str = ""
+    seconds: float = 0.0
+
+
+def chunks(questions: int) -> list[slice]:
+    """The questions, cut where candidates are looked at."""
+    ends = sorted({max(2, math.ceil(share * questions)) for share in FRACTIONS} | {questions})
+    return [slice(low, high) for low, high in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def hopeless(errors: Sequence[float], bar: Sequence[float]) -> bool:
+    """Whether errors are clearly above those of the bar on the same questions (paired)."""
+    n = len(errors)
+    gaps = [own - other for own, other in zip(errors, bar[:n], strict=True)]
+    mean = sum(gaps) / n
+    spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / max(1, n - 1))
+    return mean > DOUBT * spread / math.sqrt(n)
+
+
+class Judge:
+    """Judges the candidates of one task, one after the other; remembers the model's answers between them."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self.model = Remembering(task.model)
+        # Cut once: prompts are known by identity to models that share encodings.
+        self._chunks = [task.cases[part] for part in chunks(len(task.cases))]
+
+    def __call__(self, job: Job) -> Verdict:
+        """The verdict on a candidate. Whatever goes wrong inside a program is a verdict too."""
+        begun = time.perf_counter()
+        errors: list[float] = []
+        calls = 0
+        status: Status = "done"
+        reason = ""
+        try:
+            program = parse(job.text)
+            for cases in self._chunks:
+                result = program.run(self.model, cases.prompt, trace=False)
+                calls = result.calls
+                found = self._task.errors(result.values, cases)
+                lost = int((~found.isfinite()).sum())
+                if lost:
+                    status, reason = "failed", f"{lost} of {len(found)} answers are not finite"
+                    break
+                errors += [float(error) for error in found]
+                if job.bar is not None and cases is not self._chunks[-1] and hopeless(errors, job.bar):
+                    status = "stopped"
+                    break
+        except ChopError as error:
+            status, reason = "failed", str(error)[:300]
+        except Exception as error:  # an operator of somebody else may raise anything
+            status, reason = "failed", f"{type(error).__name__}: {error}"[:300]
+        return Verdict(status, tuple(errors), calls, reason, round(time.perf_counter() - begun, 3))
+
+
+__all__ = ["Job", "Judge", "Verdict", "chunks", "hopeless"]

@@ -1,0 +1,100 @@
+"""A model that remembers: what two candidates both ask is answered once.
+
+Answers are kept by the content of the question, and every prompt is asked on its own, so an answer is a
+function of its prompt alone: whether it was remembered, in which process, or asked anew after a crash
+makes no difference to a single bit. Candidates with common parts ask common prompts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from chop.model import Caller, FrozenModel
+from chop.prompt import Prompt
+
+MAX_BYTES = 384 * 2**20
+
+
+class Remembering:
+    """A frozen model around another; forgets what was used longest ago beyond ``max_bytes``."""
+
+    def __init__(self, model: FrozenModel, max_bytes: int = MAX_BYTES) -> None:
+        self._model = model
+        self._max_bytes = max_bytes
+        self._held = 0
+        self._answers: OrderedDict[bytes, Tensor] = OrderedDict()
+        self.asked = 0
+        self.remembered = 0
+
+    def __call__(self, prompt: Prompt, /) -> Tensor:
+        """The answer of the model, remembered or new."""
+        return self.predict_many([prompt])[0]
+
+    def predict_many(self, prompts: Sequence[Prompt], /) -> list[Tensor]:
+        """One answer a prompt, each asked alone."""
+        return [self._answer(prompt) for prompt in prompts]
+
+    def _answer(self, prompt: Prompt) -> Tensor:
+        key = content_key(prompt)
+        self.asked += 1
+        known = self._answers.get(key)
+        if known is not None:
+            self.remembered += 1
+            self._answers.move_to_end(key)
+            return known
+        answer = Caller(self._model, _root(prompt))([prompt])[0]
+        self._answers[key] = answer
+        self._held += answer.nbytes
+        while self._held > self._max_bytes and len(self._answers) > 1:
+            _, oldest = self._answers.popitem(last=False)
+            self._held -= oldest.nbytes
+        return answer
+
+
+def _root(prompt: Prompt) -> Prompt:
+    """The prompt along whose batch large questions are cut: the one whose examples are shared."""
+    while prompt.origin is not None:
+        prompt = prompt.origin.parent
+    return prompt
+
+
+def content_key(prompt: Prompt) -> bytes:
+    """A digest of what a model can see of a prompt, and of where its examples come from.
+
+    The origin counts because a model may encode the examples of the parent instead of the prompt's own,
+    which is the same answer only to rounding.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    while True:
+        for part in (prompt.inputs, prompt.outputs, prompt.query):
+            _feed(digest, part.coords)
+            _feed(digest, part.values)
+            if part.mask is not None:
+                _feed(digest, part.mask)
+        _feed(digest, prompt.at)
+        if prompt.times is not None:
+            _feed(digest, prompt.times)
+        if prompt.graph is not None:
+            _feed(digest, prompt.graph.edges)
+        if prompt.origin is None:
+            return digest.digest()
+        _feed(digest, prompt.origin.kept)
+        prompt = prompt.origin.parent
+
+
+def _feed(digest: hashlib.blake2b, tensor: Tensor) -> None:
+    # Axes along which a tensor only repeats itself say nothing new; their lengths are in the shape.
+    lean = tensor
+    for axis, stride in enumerate(tensor.stride()):
+        if stride == 0 and lean.shape[axis] > 1:
+            lean = lean.narrow(axis, 0, 1)
+    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}{tuple(lean.shape)}".encode())
+    digest.update(memoryview(torch.atleast_1d(lean).cpu().contiguous().numpy().data).cast("B"))
+
+
+__all__ = ["Remembering", "content_key"]
