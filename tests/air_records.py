@@ -33,9 +33,7 @@ def record(hours=240, stations=4, seed=0, missing=0.1, start=START, channels=CHA
 
 def with_values(region, values):
     """The same stations and hours with other values."""
-    return Region(
-        region.name, region.stations, region.lon, region.lat, region.times, region.channels, values
-    )
+    return Region(region.name, region.stations, region.lon, region.lat, region.times, region.channels, values)
 
 
 def station_data(hours=72, stations=3, names=("PM2.5", "O3"), seed=0, times=None, ids=None):
@@ -60,5 +58,7 @@ def write(folder, data, name="small", table=None):
     data.to_netcdf(path, engine="h5netcdf")
     if table is not None:
         with (folder / f"stations_{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([["station_id", "station_name", "city", "city_en", "lon", "lat"], *table])
+            csv.writer(file).writerows(
+                [["station_id", "station_name", "city", "city_en", "lon", "lat"], *table]
+            )
     return path

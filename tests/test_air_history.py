@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from air_records import record, with_values
 from hypothesis import given
 from hypothesis import strategies as st
 
+from air_records import record, with_values
 from chop.problems import air
 from chop.problems.air.history import LONGEST_HOLD, fill
 from chop.problems.errors import DataError

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 import xarray
-from air_records import record, station_data, write
 
+from air_records import record, station_data, write
 from chop.problems import air
 from chop.problems.air.region import channel_order, wind_direction, wind_speed
 from chop.problems.errors import DataError

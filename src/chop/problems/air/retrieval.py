@@ -195,7 +195,7 @@ def _key(history: History, period: Period, asked: Array, kept: int) -> str:
 def _read(path: Path, shape: tuple[int, int]) -> tuple[Array, Array] | None:
     """What was stored, or None where it is absent or damaged (the archive has check sums)."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             ends, similarity = stored["ends"], stored["similarity"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

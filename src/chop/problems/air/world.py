@@ -236,7 +236,7 @@ def _readings(stream: np.random.Generator, dust: Array, no2: Array, ozone: Array
 def _gaps(stream: np.random.Generator, hours: int, stations: int) -> Array:
     """``(T, S)`` True where nothing was reported: runs at single stations, and now and then at all."""
     single = _runs(stream, hours, stations, rate=0.005, longest=12)
-    together = _runs(stream, hours, 1, rate=0.001, longest=11)
+    together = _runs(stream, hours, 1, rate=0.002, longest=11)
     return np.asarray(single | together)
 
 
