@@ -101,6 +101,7 @@ NESTED = [
     "normalize(separate=True) | debias(icon, pad=True)",
     "rescale | (correct(icon) | conserve_mean) | nonnegative",
     "correct(icon) | unit_mass",
+    "rescale | debias(icon) | bound_variation | conserve_mean",
 ]
 
 

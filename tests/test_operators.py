@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 import chop
 from chop import Axis, Field, Graph, Prompt
+from chop.errors import ProgramError
 from chop.grids import nearest_index, resample, same_grid
 from chop.operators import (
     Average,
+    BoundVariation,
     Combine,
     ConserveMean,
     CopyQuery,
@@ -120,6 +122,19 @@ class TestProjections(OperatorConformance):
         Finite(),
         Finite(fill=-3.0),
     )
+
+
+class TestProjectionsOfOneCoordinate(OperatorConformance):
+    operators = (BoundVariation(),)
+
+    def prompts(self, dtype=torch.float64):
+        """Circles: coarse and fine, with masks, several channels, own grids and other answer points."""
+        return [
+            make_prompt(1, batch=(3,), points=12, dtype=dtype),
+            make_prompt(2, batch=(2,), points=11, masked=True, dtype=dtype),
+            make_prompt(3, batch=(2, 2), points=8, own_grids=True, dtype=dtype),
+            make_prompt(4, points=9, channels=(2, 2), answer_points=7, dtype=dtype),
+        ]
 
 
 class TestResidualValidators(OperatorConformance):
@@ -658,6 +673,35 @@ def test_within_examples_where_a_channel_was_never_seen():
     clipped, _ = WithinExamples().project(prompt, values)
     assert torch.equal(clipped[:, 1], values[:, 1])
     assert not torch.equal(clipped[:, 0], values[:, 0])
+
+
+def test_bound_variation():
+    prompt = make_prompt(1, batch=(2,), points=12)
+
+    def variation(values):
+        return (values - values.roll(1, dims=-2)).abs().sum(dim=-2)
+
+    allowed = variation(prompt.query.values)
+    rough, found = BoundVariation().project(prompt, 3 * prompt.query.values + 1)
+    torch.testing.assert_close(variation(rough), allowed)
+    torch.testing.assert_close(rough.mean(dim=-2), 3 * prompt.query.values.mean(dim=-2) + 1)
+    torch.testing.assert_close(found["kept"], torch.full((2, 1), 1 / 3).double())
+    smooth = 0.5 * prompt.query.values
+    assert torch.equal(BoundVariation().project(prompt, smooth)[0], smooth)
+    flat = torch.full_like(smooth, 2.0)
+    assert torch.equal(BoundVariation().project(prompt, flat)[0], flat)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dimensions": 2}, "one coordinate, not of t, x"),
+        ({"channels": (2, 1)}, "2 channels; the answer has 1"),
+    ],
+)
+def test_bound_variation_says_what_it_needs(options, said):
+    with pytest.raises(ProgramError, match=said):
+        parse("icon | bound_variation").run(toy_model, make_prompt(1, **options))
 
 
 def test_finite():

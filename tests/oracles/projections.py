@@ -1,5 +1,7 @@
 """Maps of a prediction onto what is demanded of it; each sees the prompt that was asked."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from .prompt import time_axis
@@ -54,12 +56,36 @@ def unit_mass(values, question):
     return result
 
 
+def bound_variation(values, question):
+    """Each channel is drawn towards its mean until it varies no more than the query."""
+    if len(question.axes) != 1 or question.query.shape[1] != values.shape[1]:
+        raise ValueError("bound_variation needs one coordinate and as many input as output channels")
+    around = question.axes[0][1] is not None
+    result = values.copy()
+    for c in range(values.shape[1]):
+        allowed = variation(question.query[:, c], question.query_coords[:, 0], around)
+        found = variation(values[:, c], question.at[:, 0], around)
+        if found > allowed:
+            mean = np.mean(values[:, c])
+            result[:, c] = mean + allowed / found * (values[:, c] - mean)
+    return result
+
+
+def variation(values, coords, around):
+    """The sum of all rises and falls from point to point."""
+    walk = [values[i] for i in np.argsort(coords, kind="stable")]
+    if around:
+        walk.append(walk[0])
+    return sum(abs(b - a) for a, b in pairwise(walk))
+
+
 PROJECTIONS = {
     "conserve_mean": conserve_mean,
     "nonnegative": nonnegative,
     "within_examples": within_examples,
     "finite": finite,
     "unit_mass": unit_mass,
+    "bound_variation": bound_variation,
 }
 
 

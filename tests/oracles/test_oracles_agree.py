@@ -287,6 +287,19 @@ def test_projections():
     )
 
 
+def test_bound_variation():
+    x = np.array([[0.0], [0.25], [0.5], [0.75]])
+    query = np.array([[0.0], [1.0], [0.0], [1.0]])  # varies by 4 around the circle, by 3 along a line
+    question = on_one_grid([query], [query], query, x, [np.full((4, 1), True)])
+    rough = np.array([[0.0], [4.0], [0.0], [4.0]])
+    agree(project(("bound_variation", {}), rough, question), [[1.5], [2.5], [1.5], [2.5]])
+    agree(project(("bound_variation", {}), 0.9 * query, question), 0.9 * query)
+    line = replace(question, axes=[("x", None)])
+    step = np.array([[0.0], [0.0], [6.0], [6.0]])
+    agree(project(("bound_variation", {}), step, line), [[1.5], [1.5], [4.5], [4.5]])
+    agree(project(("bound_variation", {}), step, question), [[2], [2], [4], [4]])
+
+
 # Transforms, and validators inside them.
 
 

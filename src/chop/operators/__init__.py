@@ -6,7 +6,14 @@ from chop.operators.examples import Increment, NearestExamples
 from chop.operators.frames import MovingFrame, Reflect
 from chop.operators.leaves import CopyQuery, FirstFrame, LastFrame, MeanOutput, NearestOutput, Ridge
 from chop.operators.mixtures import Average, Combine, Select
-from chop.operators.projections import ConserveMean, Finite, Nonnegative, UnitMass, WithinExamples
+from chop.operators.projections import (
+    BoundVariation,
+    ConserveMean,
+    Finite,
+    Nonnegative,
+    UnitMass,
+    WithinExamples,
+)
 from chop.operators.residuals import Correct, Debias
 from chop.program import Icon
 
@@ -33,6 +40,7 @@ BUILT_IN: tuple[type[Operator], ...] = (
     Nonnegative,
     UnitMass,
     WithinExamples,
+    BoundVariation,
     Finite,
     # validators and mixtures
     Correct,

@@ -90,6 +90,40 @@ class WithinExamples(Projection):
 
 @final
 @dataclass(frozen=True)
+class BoundVariation(Projection):
+    """Shrinks the answer towards its mean until its total variation is at most the query's.
+
+    Solutions of a scalar conservation law never grow rougher; a network asked for step after step may.
+    For functions of one coordinate, around its period where it has one.
+    """
+
+    name: ClassVar[str] = "bound_variation"
+    law: ClassVar[str] = (
+        "The total variation is at most the query's, the mean stays; projecting twice changes nothing."
+    )
+
+    def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        axes = prompt.axes or ()
+        if len(axes) != 1:
+            raise ProgramError(
+                f"bound_variation needs functions of one coordinate, not of {', '.join(a.name for a in axes)}"
+            )
+        if prompt.query.channels != values.shape[-1]:
+            raise ProgramError(
+                f"bound_variation compares with the query, which has {prompt.query.channels} channels; the "
+                f"answer has {values.shape[-1]}"
+            )
+        around = axes[0].period is not None
+        allowed = _variation(prompt.query.values, prompt.query.coords, around)
+        found = _variation(values, prompt.at, around)
+        kept = torch.where(found > allowed, allowed / found, 1)
+        mean = values.mean(dim=-2, keepdim=True)
+        shrunk = torch.where(kept < 1, mean + kept * (values - mean), values)
+        return shrunk, {"kept": kept.squeeze(-2)}
+
+
+@final
+@dataclass(frozen=True)
 class Finite(Projection):
     """Replaces NaN and infinities by a number, 0 as in the paper. Without it such answers are rejected."""
 
@@ -100,6 +134,14 @@ class Finite(Projection):
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         bad = ~torch.isfinite(values)
         return torch.where(bad, self.fill, values), {"replaced": bad.sum(dim=(-1, -2))}
+
+
+def _variation(values: Tensor, coords: Tensor, around: bool) -> Tensor:
+    """Total variation ``(..., 1, c)`` along the one coordinate, whatever the order of the points."""
+    order = lean(coords)[..., 0].argsort(dim=-1)
+    ordered = values.gather(-2, order.unsqueeze(-1).expand(values.shape))
+    closed = torch.cat([ordered, ordered[..., :1, :]], dim=-2) if around else ordered
+    return closed.diff(dim=-2).abs().sum(dim=-2, keepdim=True)
 
 
 def _mean_at_equal_times(values: Tensor, times: Tensor) -> Tensor:
