@@ -137,8 +137,9 @@ class _Record:
         window = self.codes[end - 23 : end + 1]
         products = self.codes @ window.T
         total = sum(products[self.ends + back, 23 + back] for back in range(-23, 1))
-        square = np.concatenate([[0.0], np.cumsum(np.einsum("tc,tc->t", self.codes, self.codes), dtype=float)])
-        return np.asarray(total / np.sqrt(square[self.ends + 1] - square[self.ends - 23] + 1e-6))
+        sizes = np.cumsum(np.square(self.codes, dtype=float).sum(axis=1))
+        sizes = np.concatenate([[0.0], sizes])
+        return np.asarray(total / np.sqrt(sizes[self.ends + 1] - sizes[self.ends - 23] + 1e-6))
 
 
 @lru_cache(maxsize=4)

@@ -2,19 +2,21 @@
 
 A held-out prompt asks one of its parent's own example windows, so a program that validates itself on D
 examples encodes nothing new: it only asks more often. Which pairs a query may see is the logarithm of a
-count added to its attention, as in the function network.
+count added to its attention, as in the function network. Windows are remembered from call to call
+(`chop.icon.station_memory`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from chop.icon.sharing import Question, traced
+from chop.icon.station_memory import Windows, windows_of
 from chop.icon.station_network import StationIcon
 from chop.prompt import Field, Prompt, lean
 
@@ -37,7 +39,7 @@ def predict(network: StationIcon, prompts: Sequence[Prompt], share: bool) -> lis
         question = traced(number, prompt) if share else Question(number, prompt, prompt, None)
         groups.setdefault(question.root, []).append(question)
     for root, questions in groups.items():
-        for question, values in zip(questions, _answered(network, root, questions), strict=True):
+        for question, values in zip(questions, _answered(network, root, questions, share), strict=True):
             prompt = question.prompt
             answers[question.number] = values.to(prompt.device, prompt.dtype).reshape(prompt.answer_shape)
     return [answers[number] for number in range(len(prompts))]
@@ -87,11 +89,14 @@ class _Windows:
         return _Windows(self.values[rows], self.seen[rows])
 
 
-def _answered(network: StationIcon, root: Prompt, questions: list[Question]) -> list[Tensor]:
+def _answered(network: StationIcon, root: Prompt, questions: list[Question], share: bool) -> list[Tensor]:
     """Answers ``(B, Q, S, c)`` of all questions about one prompt's pairs."""
     lead = len(root.batch)
     device, dtype = network.head.weight.device, network.head.weight.dtype
-    kernels = network.kernels(_places(root).to(device, dtype), neighbours(root).to(device))
+    stations = (_places(root).to(device, dtype), neighbours(root).to(device))
+    kernels = network.kernels(*stations)
+    remember = share and device.type == "cpu" and not torch.is_grad_enabled()
+    encode = _encoder(network, kernels, windows_of(network, *stations) if remember else None)
 
     def flat(field: Field, extra: int) -> tuple[Tensor, Tensor]:
         """Values and mask with one batch axis and ``extra`` axes made one."""
@@ -130,10 +135,21 @@ def _answered(network: StationIcon, root: Prompt, questions: list[Question]) -> 
                 [None if windows is None else windows.cut(part) for windows in asked],
                 None if plain else torch.cat([count[part] for count in counts], dim=1),
                 kernels,
+                encode,
             )
         )
     sizes = [count.shape[1] for count in counts]
     return list(torch.cat(pieces).split(sizes, dim=1))
+
+
+Encode = Callable[[Tensor, Tensor], Tensor]
+
+
+def _encoder(network: StationIcon, kernels: Tensor, known: Windows | None) -> Encode:
+    """Windows and what was observed of them to tokens, through what is remembered if anything is."""
+    if known is None:
+        return lambda x, seen: network.encode_windows(x, seen, kernels)
+    return lambda x, seen: known.tokens(network, x, seen, kernels)
 
 
 def _batch(
@@ -143,12 +159,13 @@ def _batch(
     asked: list[_Windows | None],
     counts: Tensor | None,
     kernels: Tensor,
+    encode: Encode,
 ) -> Tensor:
     """Answers ``(B, all queries, S, c)`` of a few prompts; None in ``asked`` means the example windows."""
     new = [windows for windows in asked if windows is not None]
     values = torch.cat([shown.values, *(windows.values for windows in new)], dim=1)
     seen = torch.cat([shown.seen, *(windows.seen for windows in new)], dim=1)
-    tokens = network.encode_windows(values.flatten(0, 1), seen.flatten(0, 1), kernels)
+    tokens = encode(values.flatten(0, 1), seen.flatten(0, 1))
     tokens = tokens.unflatten(0, values.shape[:2])
     pairs = shown.values.shape[1]
     memory = network.encode_pairs(tokens[:, :pairs], values[:, :pairs, -1], *after, kernels)
