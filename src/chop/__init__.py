@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chop import icon, metrics, operators, problems, testing
+    from chop import evolution, icon, metrics, operators, problems, testing
     from chop.catalog import programs
     from chop.errors import ChopError, ModelError, ParseError, ProgramError, PromptError
+    from chop.evolution.run import evolve
     from chop.forecast import Rollout, rollout
     from chop.icon.weights import load
     from chop.model import from_jax, from_numpy, from_torch
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 _HOME = {
     "chop.catalog": ("programs",),
     "chop.errors": ("ChopError", "ModelError", "ParseError", "ProgramError", "PromptError"),
+    "chop.evolution.run": ("evolve",),
     "chop.forecast": ("Rollout", "rollout"),
     "chop.icon.weights": ("load",),
     "chop.model": ("from_jax", "from_numpy", "from_torch"),
@@ -34,7 +36,7 @@ _HOME = {
     "chop.text": ("parse", "registry"),
     "chop.trace": ("Trace",),
 }
-_MODULES = ("icon", "metrics", "operators", "problems", "testing")
+_MODULES = ("evolution", "icon", "metrics", "operators", "problems", "testing")
 _NAMES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -51,6 +53,8 @@ __all__ = [
     "Result",
     "Rollout",
     "Trace",
+    "evolution",
+    "evolve",
     "from_jax",
     "from_numpy",
     "from_torch",

@@ -11,6 +11,7 @@ import typer
 from chop import __version__
 from chop.bench.commands import bench
 from chop.errors import ChopError, ParseError
+from chop.evolution.commands import evolve
 from chop.icon.commands import train_app
 from chop.problems.commands import data_app
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")
 app.command("bench")(bench)
+app.command("evolve")(evolve)
 
 
 def _version(wanted: bool) -> None:

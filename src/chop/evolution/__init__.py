@@ -6,20 +6,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from chop.evolution.chat import Chat
     from chop.evolution.errors import EvolutionError
+    from chop.evolution.language import LanguageModel
     from chop.evolution.run import Evolved, evolve
     from chop.evolution.task import Limits, Task, relative_error
     from chop.evolution.tasks import TASKS, load_task
 
 _HOME = {
+    "chop.evolution.chat": ("Chat",),
     "chop.evolution.errors": ("EvolutionError",),
+    "chop.evolution.language": ("LanguageModel",),
     "chop.evolution.run": ("Evolved", "evolve"),
     "chop.evolution.task": ("Limits", "Task", "relative_error"),
     "chop.evolution.tasks": ("TASKS", "load_task"),
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = ["TASKS", "EvolutionError", "Evolved", "Limits", "Task", "evolve", "load_task", "relative_error"]
+__all__ = [
+    "TASKS", "Chat", "EvolutionError", "Evolved", "LanguageModel", "Limits", "Task", "evolve", "load_task",
+    "relative_error",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

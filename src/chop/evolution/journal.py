@@ -155,7 +155,11 @@ class Journal:
 
 def _difference(found: Head, wanted: Head) -> str:
     """The first thing that is not the same, in words."""
-    words = {"data": "the questions differ", "model": "the model differs", "rules": "the limits differ"}
+    words = {
+        "data": "the questions differ",
+        "model": "the model differs",
+        "rules": "the limits, the start or the operators differ",
+    }
     for name in ("task", "seed", "agents", "version", "data", "model", "rules"):
         one, other = getattr(found, name), getattr(wanted, name)
         if one != other:

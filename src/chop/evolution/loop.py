@@ -73,8 +73,8 @@ class State:
     """the survivors, best first"""
     agents: dict[int, Agent]
     """those alive"""
-    born: int
-    """agents there ever were"""
+    kinds: dict[int, str]
+    """what kind every agent is, or was"""
     iteration: int = 0
     idle: int = 0
     """races in a row that proposed nothing new"""
@@ -112,7 +112,9 @@ class Evolution:
         if LANGUAGE_MODEL in plan.agents and LANGUAGE_MODEL not in self._proposers:
             raise EvolutionError("language-model agents need an address: --llm-url and --llm-model")
         first = self._start(start)
-        self.state = State([first], [first], {agent.number: agent for agent in agents}, len(agents))
+        self.state = State(
+            [first], [first], {agent.number: agent for agent in agents}, {a.number: a.kind for a in agents}
+        )
 
     def _start(self, text: str) -> Candidate:
         """The program evolution begins from; its errors are what all scores are relative to."""
@@ -260,9 +262,9 @@ class Evolution:
         """The winner may have a child; with too many agents, the worst of the others goes."""
         state = self.state
         born, gone = [], []
-        child = child_of(state.agents[winner], state.born + 1, said.get(winner))
+        child = child_of(state.agents[winner], len(state.kinds) + 1, said.get(winner))
         if child is not None:
-            state.born += 1
+            state.kinds[child.number] = child.kind
             state.agents[winner] = replace(state.agents[winner], trials=())
             state.agents[child.number] = child
             born.append(child.to_json())

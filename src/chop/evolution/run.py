@@ -109,11 +109,11 @@ def evolve(
     return Evolved(loaded, evolution.state, folder)
 
 
-def _rules(task: Task, guidance: str) -> str:
+def _rules(task: Task, space: Space, guidance: str) -> str:
     """What else shapes the search, as one line that must not change from one session to the next."""
     rules = {
         "size": task.limits.size, "depth": task.limits.depth, "calls": task.limits.calls,
-        "start": task.start, "operators": None if task.operators is None else list(task.operators),
+        "start": task.start, "operators": [operator.name for operator in space.operators],
         "guidance": guidance,
     }  # fmt: skip
     return json.dumps(rules, sort_keys=True)

@@ -1,0 +1,209 @@
+"""Agents that are language models: they read the operators, the references and their own guidance, and write.
+
+What they write is text and stays text: lines that `chop.parse` accepts become proposals, everything else is
+counted and dropped. Their guidance is given back to them and shown in the report, escaped; nothing a model
+says is ever run, opened or looked up.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chop.errors import ChopError
+from chop.evolution.agents import LANGUAGE_MODEL, Agent, Brief, Proposal, Said
+from chop.evolution.chat import Chat, ChatError, Message
+from chop.evolution.errors import EvolutionError
+from chop.evolution.population import Candidate
+from chop.evolution.space import Space, options, slots
+from chop.lines import Lines
+from chop.text import MAX_CHARACTERS, parse
+
+MAX_LINES = 200
+"""Lines of an answer that are looked at."""
+MAX_GUIDANCE = 1500
+"""Characters of guidance a model may leave itself."""
+TRANSCRIPT = "transcript.jsonl"
+FIRST_GUIDANCE = (
+    "Ask which assumption of the model the prompts break (range, frame, sign, mean), undo it with a "
+    "transform, then correct what is left with a validator. Prefer short programs."
+)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What language models may cost an evolution."""
+
+    tokens: int = 500_000
+    failures: int = 5
+    """failed questions in a row after which no more are asked"""
+
+
+class LanguageModel:
+    """Proposes through a chat; keeps a transcript beside the journal, and stops when its budget is spent.
+
+    ``explain`` gives a reference's trace in words, where that is wanted.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        folder: str | Path,
+        *,
+        budget: Budget | None = None,
+        explain: Callable[[Candidate], str] | None = None,
+        show: Callable[[str], None] | None = None,
+    ) -> None:
+        self._chat = chat
+        self._budget = budget or Budget()
+        self._explain = explain
+        self._show = show or (lambda line: None)
+        self._transcript = Path(folder) / TRANSCRIPT
+        self.tokens = _spent(self._transcript)
+        self.failures = 0
+
+    def __call__(self, agent: Agent, brief: Brief, /) -> Said:
+        """Programs from the model's answer; none, and a sentence why, where there is no usable answer."""
+        if self.tokens >= self._budget.tokens:
+            return Said((), notes={"problem": "the token budget is spent"})
+        if self.failures >= self._budget.failures:
+            return Said((), notes={"problem": "not asked after too many failures"})
+        messages = question(agent, brief, self._explain)
+        try:
+            reply = self._chat.ask(messages)
+        except ChatError as error:
+            self.failures += 1
+            self._show(str(error))
+            self._write(brief.iteration, agent, messages, str(error), 0)
+            return Said((), notes={"problem": str(error)})
+        self.failures = 0
+        self.tokens += reply.tokens
+        text = self._chat.clean(reply.text)
+        self._write(brief.iteration, agent, messages, text, reply.tokens)
+        programs, guidance, refused = read_answer(text, brief)
+        parents = tuple(candidate.number for candidate in brief.references)
+        proposals = tuple(Proposal(program, LANGUAGE_MODEL, parents) for program in programs)
+        return Said(proposals, guidance, {"tokens": reply.tokens, "refused": refused})
+
+    def _write(
+        self, iteration: int, agent: Agent, messages: Sequence[Message], answer: str, tokens: int
+    ) -> None:
+        record: Mapping[str, Any] = {
+            "iteration": iteration, "agent": agent.number, "model": self._chat.model,
+            "messages": [dict(message) for message in messages], "answer": answer, "tokens": tokens,
+            "clock": round(time.time(), 3),
+        }  # fmt: skip
+        lines = Lines(self._transcript, EvolutionError)
+        try:
+            lines.append([record])
+        finally:
+            lines.close()
+
+
+def _spent(transcript: Path) -> int:
+    """Tokens of earlier sessions."""
+    if not transcript.is_file():
+        return 0
+    said = Lines(transcript, EvolutionError, writing=False).contents
+    return sum(int(record["tokens"]) for record in said if isinstance(record, dict))
+
+
+def read_answer(text: str, brief: Brief) -> tuple[list[str], str | None, int]:
+    """(program texts, new guidance, lines that looked like programs and were refused)."""
+    found: dict[str, None] = {}
+    refused = 0
+    for line in candidate_lines(text):
+        try:
+            program = parse(line, max_calls=brief.space.limits.calls)
+        except ChopError:
+            refused += 1
+            continue
+        written = str(program)
+        if not brief.space.admits(program):
+            refused += 1
+        elif written not in brief.taken and len(found) < brief.count:
+            found[written] = None
+    return list(found), _guidance(text), refused
+
+
+_MARK = re.compile(r"^[\s>*`#\d.)-]*PROGRAM\s*:\s*", re.IGNORECASE)
+_GUIDANCE = re.compile(r"^[\s>*`#-]*GUIDANCE\s*:\s*(.*)", re.IGNORECASE)
+
+
+def candidate_lines(text: str) -> list[str]:
+    """Lines that may be programs: those marked so, or those in fences if none is marked."""
+    lines = [line for line in text.splitlines()[:MAX_LINES] if len(line) <= MAX_CHARACTERS]
+    marked = [_MARK.sub("", line) for line in lines if _MARK.match(line)]
+    found = marked or _fenced(lines)
+    return [line.strip().strip("`").strip() for line in found if line.strip()]
+
+
+def _fenced(lines: Sequence[str]) -> list[str]:
+    inside, found = False, []
+    for line in lines:
+        if line.strip().startswith("```"):
+            inside = not inside
+        elif inside:
+            found.append(line)
+    return found
+
+
+def _guidance(text: str) -> str | None:
+    """What a model wants to tell itself: one line of printable text."""
+    for line in text.splitlines()[:MAX_LINES]:
+        matched = _GUIDANCE.match(line[: MAX_GUIDANCE + 100])
+        if matched:
+            words = "".join(c if c.isprintable() else " " for c in matched.group(1))
+            return words.strip()[:MAX_GUIDANCE] or None
+    return None
+
+
+def question(agent: Agent, brief: Brief, explain: Callable[[Candidate], str] | None = None) -> list[Message]:
+    """What a model is asked: operators, references with their scores, its guidance, the form of an answer."""
+    limits = brief.space.limits
+    parts = [
+        f"Reference programs, with score = mean error of the bare model / mean error of the program on "
+        f"{len(brief.references[0].raw)} questions with {brief.space.examples} examples each (higher is "
+        "better):",
+        *(f"  {c.fitness:.4f}  {c.calls} model calls  {c.text}" for c in brief.references),
+    ]
+    if explain is not None:
+        best = brief.references[0]
+        parts += ["", f"What happens inside {best.text} on one question:", explain(best)]
+    parts += [
+        "",
+        f"Your guidance to yourself: {agent.guidance}",
+        "",
+        f"Write {brief.count} new programs that score higher, each on a line of its own beginning with "
+        f"PROGRAM: (at most {limits.size} operators and {limits.calls} model calls). You may end with one "
+        "line GUIDANCE: in which you rewrite your guidance for next time.",
+    ]
+    return [
+        {"role": "system", "content": reference(brief.space)},
+        {"role": "user", "content": "\n".join(parts)},
+    ]
+
+
+def reference(space: Space) -> str:
+    """The operators that suit the task, generated from their declarations."""
+    lines = [
+        "You improve programs around a frozen in-context model called icon. A program is an expression:",
+        '  transforms stand left, projections right: rescale(center="mean") | icon | finite',
+        "  validators and mixtures take programs as arguments: select(correct(rescale | icon), icon)",
+        "Only these operators exist:",
+    ]
+    for operator in space.operators:
+        takes = "".join(f" Takes {param.allowed}: {param.doc}." for param in slots(operator).values())
+        lines.append(f"- {operator.name} ({operator.role}): {operator.summary()}{takes}")
+        lines += [f"    {key}: {param.doc} ({param.allowed})" for key, param in options(operator).items()]
+    return "\n".join(lines)
+
+
+__all__ = [
+    "FIRST_GUIDANCE", "TRANSCRIPT", "Budget", "LanguageModel", "candidate_lines", "question", "read_answer",
+    "reference",
+]  # fmt: skip
