@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from chop.bench.conditions import Selection, entries
 from chop.bench.errors import BenchError
 from chop.bench.executors import EXECUTORS
+from chop.bench.progress import told
 from chop.bench.results import choices
 from chop.bench.store import About, Store
 from chop.bench.work import Job, Setting, evaluate, fingerprint, jobs_of
 from chop.icon.station_config import StationConfig
 from chop.icon.weights import bundled, find, provenance
 from chop.text import parse
-
-EVERY = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
 
 
 @dataclass(frozen=True)
@@ -99,35 +94,14 @@ def _work(
     bench: Run, setting: Setting, store: Store, jobs: Sequence[Job], say: Callable[[str], None], bar: bool
 ) -> None:
     workers = bench.workers or os.cpu_count() or 1
+    finished = EXECUTORS[bench.executor](jobs, setting, workers, evaluate)
     total = sum(job.cost for job in jobs)
-    progress: AbstractContextManager[Any] = _bar() if bar else nullcontext()
-    begun = said = time.monotonic()
-    spent = 0.0
-    with progress as shown:
-        task = shown.add_task("measuring", total=total) if bar else None
-        for job, records in EXECUTORS[bench.executor](jobs, setting, workers, evaluate):
-            store.append(records)
-            spent += job.cost
-            now = time.monotonic()
-            if bar:
-                shown.update(task, completed=spent, description=f"{job.condition.name} {job.methods[0][:40]}")
-            elif now - said >= EVERY:
-                said = now
-                left = (now - begun) * (total / spent - 1)
-                say(f"{100 * spent / total:.0f} %, about {left / 60:.1f} min left: {job.condition.name}")
+    for _, records in told(finished, total, _name, say, bar):
+        store.append(records)
 
 
-def _bar() -> AbstractContextManager[Any]:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    return Progress(
-        TextColumn("{task.percentage:>3.0f} %"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
+def _name(job: Job) -> str:
+    return f"{job.condition.name} {job.methods[0][:40]}"
 
 
 __all__ = ["Run", "missing", "run"]

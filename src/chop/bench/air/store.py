@@ -1,0 +1,153 @@
+"""Every finished piece of work as lines of a file that only grows (see `chop.lines`).
+
+The first line says what the folder is about, some which network, data and questions were used; each further
+one holds the errors of one method on a few questions at one lead. A damaged line is told about and measured
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+from chop.bench.errors import BenchError
+from chop.bench.store import Record
+from chop.lines import Lines
+
+FORMAT = "chop-bench-air-1"
+FILE = "cases.jsonl"
+Key = tuple[str, str, int, str]
+"""Direction, selection, lead, method."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What must be the same for results to stand side by side, beside networks and data."""
+
+    version: str
+    seed: int
+    year: int
+
+    def __str__(self) -> str:
+        return f"version {self.version}, seed {self.seed}, questions in {self.year}"
+
+
+@dataclass(frozen=True)
+class Used:
+    """A network or a region's data: what answered, or was asked about."""
+
+    sha256: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The questions of one region: one every so many hours, by their hours since 1970, in their order."""
+
+    every: int
+    hours: tuple[int, ...]
+
+
+class Store:
+    """The measurements of one folder. ``about`` creates the folder or must fit it; None takes it as it is."""
+
+    def __init__(self, folder: str | Path, about: About | None = None) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / FILE
+        self.damaged = 0
+        self.used: dict[tuple[str, str], Used] = {}
+        """By kind ("network" or "data") and region."""
+        self.asked: dict[str, Asked] = {}
+        """By region, as the last run asked."""
+        self._records: dict[Key, dict[tuple[int, ...], Record]] = {}
+        if about is None and not self.path.exists():
+            raise BenchError(f"{self.folder} holds no benchmark ({FILE} is missing)")
+        self._lines = Lines(self.path, BenchError, writing=about is not None)
+        try:
+            self.about = self._load(about)
+        except BenchError:
+            self.close()
+            raise
+
+    def _load(self, wanted: About | None) -> About:
+        if not self._lines.contents:
+            if wanted is None:
+                raise BenchError(f"{self.path} is empty")
+            self._lines.append([{"format": FORMAT, **asdict(wanted)}])
+            return wanted
+        head, *rest = self._lines.contents
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise BenchError(
+                f"{self.path} does not begin like a benchmark of air quality; use another folder"
+            )
+        found = About(head["version"], head["seed"], head["year"])
+        if wanted is not None and found != wanted:
+            raise BenchError(f"{self.folder} holds results of {found}; this is {wanted}: use another folder")
+        for content in rest:
+            if not isinstance(content, dict):
+                self.damaged += 1
+            elif "used" in content:
+                self.used[content["used"], content["region"]] = Used(content["sha256"], content["name"])
+            elif "asked" in content:
+                self.asked[content["asked"]] = Asked(content["every"], tuple(content["hours"]))
+            else:
+                self._keep(content)
+        return found
+
+    def use(self, kind: str, region: str, sha256: str, name: str) -> None:
+        """Note what answers or is asked about; it must be what was used before."""
+        known = self.used.get((kind, region))
+        if known is None:
+            self._lines.append([{"used": kind, "region": region, "sha256": sha256, "name": name}])
+            self.used[kind, region] = Used(sha256, name)
+        elif known.sha256 != sha256:
+            raise BenchError(
+                f"{self.folder} holds results of another {kind} of {region} ({known.name}, sha256 "
+                f"{known.sha256[:12]}); {name} is {sha256[:12]}: use another folder"
+            )
+
+    def ask(self, region: str, every: int, hours: tuple[int, ...]) -> None:
+        """Note which questions are asked of a region."""
+        wanted = Asked(every, hours)
+        if self.asked.get(region) != wanted:
+            self._lines.append([{"asked": region, "every": every, "hours": list(hours)}])
+            self.asked[region] = wanted
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Write records that are not there yet; on a full disk nothing that was written is lost."""
+        new = [r for r in records if tuple(r["hours"]) not in self._records.get(_key(r), ())]
+        self._lines.append(new)
+        for record in new:
+            self._keep(record)
+
+    def _keep(self, record: Record) -> None:
+        self._records.setdefault(_key(record), {})[tuple(record["hours"])] = record
+
+    def get(self, key: Key, hours: tuple[int, ...]) -> Record | None:
+        """What one method made of a few questions, if it is stored."""
+        return self._records.get(key, {}).get(hours)
+
+    def methods(self) -> tuple[str, ...]:
+        """Every method of which something is stored, in the order of first appearance."""
+        return tuple(dict.fromkeys(method for _, _, _, method in self._records))
+
+    def close(self) -> None:
+        """Let others write."""
+        self._lines.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _key(record: Record) -> Key:
+    return record["direction"], record["selection"], record["lead"], record["method"]
+
+
+__all__ = ["FILE", "FORMAT", "About", "Asked", "Key", "Store", "Used"]
