@@ -18,9 +18,10 @@ from chop.pictures.style import CSS
 
 FILE = "report.html"
 _EXTRA = """
-.wide { margin: 0 0 20px; } .wide img { width: auto; max-width: 100%; } .wide figcaption { margin-top: 6px; }
+.wide { margin: 0 0 20px; } .wide img { width: auto; max-width: min(100%, 760px); }
 .rows { overflow-x: auto; } .rows table { font-variant-numeric: tabular-nums; }
-.rows td:first-child { width: auto; } .rows td.text { min-width: 18em; }
+.rows td, .rows th { white-space: nowrap; padding-right: 18px; } .rows td:first-child { width: auto; }
+.rows td.text { white-space: normal; min-width: 20em; }
 pre { overflow-x: auto; padding: 12px 14px; background: var(--band); border-radius: 6px; font-size: 0.82rem;
   line-height: 1.45; }
 """
@@ -168,7 +169,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str
 
 
 def _long(cell: str) -> str:
-    return ' class="text"' if len(cell) > 60 else ""
+    return ' class="text"' if "<code>" in cell or len(cell) > 60 else ""
 
 
 def _section(title: str, body: str, said: str = "") -> str:

@@ -82,6 +82,7 @@ def evolve(
     kinds = tuple(agents.split(",")) if isinstance(agents, str) else tuple(agents)
     plan = Plan(budget, seed, kinds, guidance)
     make = executor_named(executor)
+    space = Space.of(loaded)
     head = Head(
         __version__,
         loaded.name,
@@ -89,9 +90,8 @@ def evolve(
         kinds,
         loaded.data_hash(),
         loaded.model_hash(),
-        _rules(loaded, guidance),
+        _rules(loaded, space, guidance),
     )
-    space = Space.of(loaded)
     with Journal(folder, head) as journal:
         if journal.damaged and show is not None:
             show(
