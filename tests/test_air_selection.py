@@ -55,7 +55,7 @@ def test_all_missing_windows_are_never_used():
     past = air.prepare(with_values(region, values), PERIOD)
     assert not usable_windows(past, share=0.0)[123:140].any()
     values[480:, :, 2] = np.nan
-    with pytest.raises(DataError, match="no window of small .* is usable at lead 3 h"):
+    with pytest.raises(DataError, match=r"no window of small .* is usable at lead 3 h"):
         air.eligible(air.prepare(with_values(region, values), PERIOD), ("2022-01-22", "2022-02-01"), 3)
 
 

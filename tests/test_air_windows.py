@@ -1,4 +1,4 @@
-"""Prompts of windows: what stands where, what is scored, and what the order of stations does not matter for."""
+"""Prompts of windows: what stands where, what is scored, and no order among stations."""
 
 import numpy as np
 import pytest

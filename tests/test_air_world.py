@@ -66,7 +66,7 @@ def test_ozone_follows_the_sun_and_flees_fresh_exhaust(history):
 
 
 def test_dust_goes_with_the_wind(history):
-    """The change of dust along the wind: a station's past explains its lee neighbour better than its luv one."""
+    """A dirtier station up the wind raises dust more than one down the wind."""
     region = history.region
     dust = history.values[:, :, -2]
     speed = region.values[:, :, region.channel("wind_speed")].mean(axis=1)

@@ -29,11 +29,11 @@ from chop.problems.air.history import History, Period
 from chop.problems.air.windows import WINDOW
 from chop.problems.errors import DataError, ProblemError
 
-KEPT = 128  # windows remembered for each question: enough for what 72 h of lead may forbid
+KEPT = 64  # windows remembered for each question: enough unless a long lead forbids nearly all of them
 _FORMAT = 1
-_TOLERANCE = 4e-6  # more than single precision can be off by in a cosine
-_HOURS_AT_A_TIME = 256
-_EXAMPLES_AT_A_TIME = 4096
+_TOLERANCE = 2e-6  # more than single precision can be off by in a cosine
+_HOURS_AT_A_TIME = 512
+_EXAMPLES_AT_A_TIME = 1024
 
 Array = np.ndarray[Any, Any]
 
@@ -92,43 +92,49 @@ def most_similar(history: History, allowed: Array, asked: Array, kept: int) -> t
     pool = np.flatnonzero(allowed)
     if not pool.size:
         return ends, cosines
+    best = min(kept, len(pool))
     frames = _frames(history)
     size = _window_norms(frames)
-    reach = slice(int(pool[0]) - WINDOW + 1, int(pool[-1]) + 1)
-    forbidden = ~allowed[reach]
+    first, stop = int(pool[0]), int(pool[-1]) + 1
     for rows in _blocks(asked):
-        scores = _products(frames, asked[rows], reach)
-        scores /= size[asked[rows], None]
-        scores /= size[reach]
-        scores[:, forbidden] = -np.inf
-        best = min(kept, len(pool))
-        least = np.partition(scores, scores.shape[1] - best, axis=1)[:, -best]
-        for i, row in enumerate(range(rows.start, rows.stop)):
-            near = np.flatnonzero(scores[i] >= least[i] - _TOLERANCE)
-            found, cosine = _settled(frames, size, int(asked[row]), near + reach.start, scores[i, near])
+        scores = _products(frames, asked[rows], first, stop)
+        scores /= size[first:stop].astype(np.float32)
+        scores[:, ~allowed[first:stop]] = -np.inf
+        for score, row in zip(scores, range(rows.start, rows.stop), strict=True):
+            query = int(asked[row])
+            doubt = np.float32(_TOLERANCE * size[query])
+            least = np.partition(score, len(score) - best)[-best]
+            near = np.flatnonzero(score >= least - doubt)
+            found, cosine = _settled(frames, size, query, near + first, score[near] / size[query])
             ends[row, :best], cosines[row, :best] = found[:best], cosine[:best]
     return ends, cosines
 
 
-def _products(frames: Array, asked: Array, reach: slice) -> Array:
-    """Inner products ``(q, e)`` of windows: sums of 24 along the diagonals of the Gram matrix of frames.
+def _products(frames: Array, asked: Array, first: int, stop: int) -> Array:
+    """Inner products ``(q, stop - first)`` of the windows ending at ``asked`` and at first .. stop - 1.
 
-    ``asked`` are ends close together, ``reach`` the hours of the other windows; there the first 23
-    columns are no whole windows and stay 0.
+    Each is the sum of 24 entries along a diagonal of the Gram matrix of frames: 2, 4, 8 of them by
+    adding the matrix to itself, shifted, and then three eights. Small pieces stay in the cache.
     """
-    first = int(asked[0]) - WINDOW + 1
-    own = frames[first : int(asked[-1]) + 1]
-    products = np.zeros((len(asked), reach.stop - reach.start), dtype=np.float32)
     skip = WINDOW - 1
-    for start in range(reach.start, reach.stop - skip, _EXAMPLES_AT_A_TIME):
-        stop = min(start + _EXAMPLES_AT_A_TIME + skip, reach.stop)
-        sums = own @ frames[start:stop].T
-        for step in (1, 2, 4):  # afterwards entry (i, j) is the sum of the 8 that begin there
-            sums = sums[:-step, :-step] + sums[step:, step:]
-        width, row = stop - start - skip, asked - asked[0]
-        total = sums[row, :width] + sums[row + 8, 8 : 8 + width] + sums[row + 16, 16 : 16 + width]
-        at = start - reach.start + skip
-        products[:, at : at + width] = total
+    own = frames[int(asked[0]) - skip : int(asked[-1]) + 1]
+    products = np.empty((len(asked), stop - first), dtype=np.float32)
+    row = asked - asked[0]
+    space = np.empty((2, len(own) * (_EXAMPLES_AT_A_TIME + skip)), dtype=np.float32)
+    for start in range(first, stop, _EXAMPLES_AT_A_TIME):
+        end = min(start + _EXAMPLES_AT_A_TIME, stop)
+        height, width = len(own), end - start + skip
+        sums = space[0, : height * width].reshape(height, width)
+        np.matmul(own, frames[start - skip : end].T, out=sums)
+        for step, target in ((1, 1), (2, 0), (4, 1)):
+            height, width = height - step, width - step
+            shifted = space[target, : height * width].reshape(height, width)
+            sums = np.add(sums[:-step, :-step], sums[step:, step:], out=shifted)
+        height, width = len(own) - skip, end - start
+        total = space[0, : height * width].reshape(height, width)
+        np.add(sums[:height, :width], sums[8 : 8 + height, 8 : 8 + width], out=total)
+        total += sums[16 : 16 + height, 16 : 16 + width]
+        products[:, start - first : end - first] = total[row]
     return products
 
 
@@ -136,14 +142,16 @@ def _settled(frames: Array, size: Array, query: int, ends: Array, cosine: Array)
     """Windows from the most to the least similar; close ones are compared in double precision."""
     order = np.argsort(-cosine, kind="stable")
     ends, cosine = ends[order], cosine[order].astype(np.float64)
-    close = -np.diff(cosine) <= _TOLERANCE
-    doubtful = np.flatnonzero(np.append(close, False) | np.append(False, close))
-    if not doubtful.size:
+    close = cosine[:-1] - cosine[1:] <= _TOLERANCE
+    if not close.any():
         return ends, cosine
+    doubtful = np.zeros(len(ends), dtype=bool)
+    doubtful[:-1] |= close
+    doubtful[1:] |= close
     own = frames[query - WINDOW + 1 : query + 1].astype(np.float64)
-    for i in doubtful:  # one way of adding up for all, so that equal windows tie exactly
-        other = frames[ends[i] - WINDOW + 1 : ends[i] + 1]
-        cosine[i] = np.einsum("tp,tp->", own, other, dtype=np.float64) / (size[query] * size[ends[i]])
+    for i in np.flatnonzero(doubtful):  # one way of adding up for all, so that equal windows tie exactly
+        other = frames[ends[i] - WINDOW + 1 : ends[i] + 1].astype(np.float64)
+        cosine[i] = np.vdot(own, other) / (size[query] * size[ends[i]])
     order = np.lexsort((ends, -cosine))
     return ends[order], cosine[order]
 
