@@ -115,10 +115,12 @@ def main() -> None:
         agree = (chosen == literal).all(axis=1).mean()
         much = peak(lambda queries=queries: stacked(history, pool, queries))
         little = peak(lambda queries=queries: similarity_index(history, period, queries))
+        loss = lost(history, queries, chosen, literal)
         print(
             f"questions {name} ({len(queries)}): {slow:.1f} s against {fast:.1f} s, {slow / fast:.1f} times "
-            f"faster; {much:.0f} MB against {little:.0f} MB, {much / little:.1f} times less; the same five for "
-            f"{agree:.2%} of the questions, the others lose at most {lost(history, queries, chosen, literal):.1e}"
+            f"faster; {much:.0f} MB against {little:.0f} MB, {much / little:.1f} times less; the same five "
+            f"for {agree:.2%} of the questions, the others lose at most {loss:.1e}",
+            flush=True,
         )
 
 

@@ -171,3 +171,13 @@ def test_the_real_regions():
         made = air.case(history, ends, np.full((len(ends), 1), 30), lead)
         score = air.rmse(made.prompt.query.values[:, -len(history.region.stations) :], made)
         np.testing.assert_allclose(score.nanmean(dim=0), known, rtol=0.1)
+
+
+def test_the_page_about_the_data_runs_as_it_stands(tmp_path, monkeypatch):
+    page = Path(__file__).parents[1] / "docs" / "air.md"
+    code = page.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    assert "make_world" in code
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(compile(code, str(page), "exec"), names)
+    assert len(names["case"]) == len(names["ends"])
