@@ -102,6 +102,7 @@ NESTED = [
     "rescale | (correct(icon) | conserve_mean) | nonnegative",
     "correct(icon) | unit_mass",
     "rescale | debias(icon) | bound_variation | conserve_mean",
+    "combine(icon, query_mean, copy_query)",
 ]
 
 

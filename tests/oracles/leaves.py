@@ -34,6 +34,11 @@ def copy_query(question):
     return resample(question.query_coords, question.at, question.query)
 
 
+def query_mean(question):
+    """The mean of the query, channel by channel, at every point."""
+    return np.array([[np.mean(column) for column in question.query.T] for _ in question.at])
+
+
 def mean_output(question):
     """y-bar (eq. supp_air_query_means): the mean of the observed outputs, point by point.
 
@@ -70,6 +75,7 @@ LEAVES = {
     "last_frame": last_frame,
     "first_frame": first_frame,
     "copy_query": copy_query,
+    "query_mean": query_mean,
     "mean_output": mean_output,
     "nearest_output": nearest_output,
 }

@@ -4,7 +4,15 @@ from chop.declare import Operator
 from chop.operators.affine import Flip, Minmax, Normalize, Rescale
 from chop.operators.examples import Increment, NearestExamples
 from chop.operators.frames import MovingFrame, Reflect
-from chop.operators.leaves import CopyQuery, FirstFrame, LastFrame, MeanOutput, NearestOutput, Ridge
+from chop.operators.leaves import (
+    CopyQuery,
+    FirstFrame,
+    LastFrame,
+    MeanOutput,
+    NearestOutput,
+    QueryMean,
+    Ridge,
+)
 from chop.operators.mixtures import Average, Combine, Select
 from chop.operators.projections import (
     BoundVariation,
@@ -25,6 +33,7 @@ BUILT_IN: tuple[type[Operator], ...] = (
     MeanOutput,
     NearestOutput,
     CopyQuery,
+    QueryMean,
     Ridge,
     # transforms
     MovingFrame,

@@ -61,6 +61,22 @@ class CopyQuery(Leaf):
 
 @final
 @dataclass(frozen=True)
+class QueryMean(Leaf):
+    """The query's mean everywhere: what is left of a conserved quantity when all else is forgotten.
+
+    At long leads, where phases are lost, hard to beat.
+    """
+
+    name: ClassVar[str] = "query_mean"
+    law: ClassVar[str] = "Flat, with the query's mean in every channel."
+
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        _need_same_channels(prompt, self.name)
+        return prompt.query.values.mean(dim=-2, keepdim=True).expand(prompt.answer_shape), {}
+
+
+@final
+@dataclass(frozen=True)
 class MeanOutput(Leaf):
     """The mean of the example outputs, over those observed at each point."""
 
