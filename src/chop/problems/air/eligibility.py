@@ -30,7 +30,7 @@ def eligible(
     rows = history.range(*period)
     ends = np.arange(rows.start + WINDOW - 1, rows.stop - lead)
     ends = ends[clock(history, ends) % every == 0]
-    target = _enough(observed_share(history)[ends + lead], share)
+    target = _enough(history.observed_share[ends + lead], share)
     ends = ends[usable_windows(history, share)[ends] & target]
     if not ends.size:
         raise DataError(
@@ -42,13 +42,7 @@ def eligible(
 
 def usable_windows(history: History, share: float = LEAST_SHARE) -> Array:
     """``(T,)`` bool: whether enough was observed in the 24 h up to each hour."""
-    return _enough(window_share(observed_share(history)), share)
-
-
-def observed_share(history: History) -> Array:
-    """Of every hour and measured channel, the share of stations observed: ``(T, C - 1)``, hour left out."""
-    measured = [i for i, name in enumerate(history.region.channels) if name != "hour"]
-    return np.asarray(history.observed[:, :, measured].mean(axis=1))
+    return _enough(window_share(history.observed_share), share)
 
 
 def window_share(frames: Array) -> Array:

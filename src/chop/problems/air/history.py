@@ -70,6 +70,12 @@ class History:
         return _rows(self.region, (start, end))
 
     @cached_property
+    def observed_share(self) -> Array:
+        """Of every hour and measured channel (not the hour) the share of stations observed: ``(T, C - 1)``."""
+        measured = [i for i, name in enumerate(self.region.channels) if name != "hour"]
+        return np.asarray(self.observed[:, :, measured].mean(axis=1))
+
+    @cached_property
     def graph(self) -> StationGraph:
         """The station graph with the paper's radius."""
         return station_graph(self.region.lon, self.region.lat)
