@@ -71,7 +71,7 @@ class History:
 
     @cached_property
     def observed_share(self) -> Array:
-        """Of every hour and measured channel (not the hour) the share of stations observed: ``(T, C - 1)``."""
+        """The share of stations observed in each hour, ``(T, C - 1)``: every channel but the hour of day."""
         measured = [i for i, name in enumerate(self.region.channels) if name != "hour"]
         return np.asarray(self.observed[:, :, measured].mean(axis=1))
 
