@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from chop import __version__
-from chop.bench.commands import bench
+from chop.bench.commands import bench_app
 from chop.errors import ChopError, ParseError
 from chop.evolution.commands import evolve
 from chop.icon.commands import train_app
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")
-app.command("bench")(bench)
+app.add_typer(bench_app, name="bench")
 app.command("evolve")(evolve)
 
 

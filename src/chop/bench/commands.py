@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from chop.bench.air.commands import air
 
-class Suite(StrEnum):
-    """What is measured."""
+bench_app = typer.Typer(
+    no_args_is_help=True,
+    help="The paper's results on your network: tables, figures and a report beside the paper's own numbers.",
+)
 
-    conservation = "conservation"
-    mfc = "mfc"
-    transfer = "transfer"
-    all = "all"
+
+SUITES = {
+    "conservation": "Conservation laws with three fluxes outside the training family.",
+    "mfc": "Mean-field control, fifteen conditions.",
+    "transfer": "CHOP(MFC), unchanged, around the conservation network.",
+    "all": "The three of them.",
+}
 
 
 class Executor(StrEnum):
@@ -36,64 +43,74 @@ _Programs = Annotated[
 ]  # fmt: skip
 
 
-def bench(
-    suite: Annotated[Suite, typer.Argument(help="Which of the paper's experiments.")],
-    cases: Annotated[
-        int | None, typer.Option(help="Questions of each condition; the paper's if left out.")
-    ] = None,
-    programs: _Programs = None,
-    condition: Annotated[
-        list[str] | None, typer.Option(help="Only this condition, such as mfc/g_1to1/0.1. Repeatable.")
-    ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option(help="Weights of your own instead of the bundled ones. Repeatable.")
-    ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the results; the same folder continues.")
-    ] = Path("chop-bench"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the questions.")] = 0,
-    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 means one for each core.")] = 0,
-    executor: Annotated[Executor, typer.Option(help="Where the work is done.")] = Executor.processes,
-    finetuning: Annotated[
-        bool, typer.Option("--finetuning", help="Also fine-tune the network on each prompt (slow).")
-    ] = False,
-    report_only: Annotated[
-        bool, typer.Option("--report-only", help="Measure nothing; write tables and figures anew.")
-    ] = False,
-) -> None:
-    """The paper's results on your network: tables, figures and a report beside the paper's own numbers.
+def _command(suite: str) -> Callable[..., None]:
+    """The command of one of the paper's experiments; all have the same options."""
+
+    def bench(
+        cases: Annotated[
+            int | None, typer.Option(help="Questions of each condition; the paper's if left out.")
+        ] = None,
+        programs: _Programs = None,
+        condition: Annotated[
+            list[str] | None, typer.Option(help="Only this condition, such as mfc/g_1to1/0.1. Repeatable.")
+        ] = None,
+        model: Annotated[
+            list[str] | None,
+            typer.Option(help="Weights of your own instead of the bundled ones. Repeatable."),
+        ] = None,
+        out: Annotated[
+            Path, typer.Option("--out", "-o", help="Folder of the results; the same folder continues.")
+        ] = Path("chop-bench"),
+        seed: Annotated[int, typer.Option(min=0, help="Seed of the questions.")] = 0,
+        workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 means one for each core.")] = 0,
+        executor: Annotated[Executor, typer.Option(help="Where the work is done.")] = Executor.processes,
+        finetuning: Annotated[
+            bool, typer.Option("--finetuning", help="Also fine-tune the network on each prompt (slow).")
+        ] = False,
+        report_only: Annotated[
+            bool, typer.Option("--report-only", help="Measure nothing; write tables and figures anew.")
+        ] = False,
+    ) -> None:
+        from rich.console import Console
+
+        from chop.bench.conditions import DEFAULT_GROUPS, GROUPS, Selection
+        from chop.bench.conditions import SUITES as EVERY
+        from chop.bench.report import write
+        from chop.bench.runner import Run, run
+
+        console = Console(highlight=False)
+        named = [item for item in programs or [] if item in GROUPS]
+        own = [item for item in programs or [] if item not in GROUPS]
+        groups = tuple(named) if named or own else DEFAULT_GROUPS
+        selection = Selection(
+            suites=EVERY if suite == "all" else (suite,),
+            groups=(*groups, *(("finetuning",) if finetuning and "finetuning" not in groups else ())),
+            programs=tuple(own),
+            conditions=tuple(condition or ()),
+            cases=cases,
+        )
+        asked = Run(selection, out, tuple(model or ()), seed, workers, executor.value)
+        if not report_only:
+            try:
+                run(asked, console.print, bar=console.is_terminal)
+            except KeyboardInterrupt:
+                console.print(f"stopped; everything finished is in {out} and the same command continues")
+                raise typer.Exit(130) from None
+        with console.status("writing tables and figures"):
+            made = write(asked)
+        for path in made:
+            console.print(str(path))
+
+    bench.__doc__ = f"""{SUITES[suite]}
 
     Every case is kept as it is finished. Ctrl-C, a crash or a full disk lose nothing: the same command
     continues.
     """
-    from rich.console import Console
-
-    from chop.bench.conditions import DEFAULT_GROUPS, GROUPS, SUITES, Selection
-    from chop.bench.report import write
-    from chop.bench.runner import Run, run
-
-    console = Console(highlight=False)
-    named = [item for item in programs or [] if item in GROUPS]
-    own = [item for item in programs or [] if item not in GROUPS]
-    groups = tuple(named) if named or own else DEFAULT_GROUPS
-    selection = Selection(
-        suites=SUITES if suite is Suite.all else (suite.value,),
-        groups=(*groups, *(("finetuning",) if finetuning and "finetuning" not in groups else ())),
-        programs=tuple(own),
-        conditions=tuple(condition or ()),
-        cases=cases,
-    )
-    asked = Run(selection, out, tuple(model or ()), seed, workers, executor.value)
-    if not report_only:
-        try:
-            run(asked, console.print, bar=console.is_terminal)
-        except KeyboardInterrupt:
-            console.print(f"stopped; everything finished is in {out} and the same command continues")
-            raise typer.Exit(130) from None
-    with console.status("writing tables and figures"):
-        made = write(asked)
-    for path in made:
-        console.print(str(path))
+    return bench
 
 
-__all__ = ["bench"]
+for _suite in SUITES:
+    bench_app.command(_suite)(_command(_suite))
+bench_app.command("air")(air)
+
+__all__ = ["bench_app"]

@@ -19,6 +19,7 @@ from chop.bench.methods import (
     CONSERVATION,
     CORR,
     FINE_TUNING,
+    FLAT,
     MFC,
     RAW,
     ROLLOUT_GRID,
@@ -39,9 +40,7 @@ STEPS = 144
 SUITES = ("conservation", "mfc", "transfer")
 GROUPS = ("main", "best", "rollout", "ablations", "baselines", "finetuning")
 DEFAULT_GROUPS = GROUPS[:-1]
-BEST_ROLLOUTS = 200
-"""Trajectories on which the grid's choice is rolled out; it may need several evaluations a step."""
-PROMPTS_VALIDATED = 50
+PROMPTS_VALIDATED = 100
 """In-context errors are taken on the first questions of a condition: they cost D more evaluations."""
 
 
@@ -101,7 +100,7 @@ def _declared() -> Iterator[Condition]:
     )  # fmt: skip
     yield Condition(
         "evolution/conservation/rollout", "conservation", "evolution set, rollout", (("flux", "sin_cos"),),
-        25, split="evolution", steps=STEPS,
+        100, split="evolution", steps=STEPS,
     )  # fmt: skip
     yield Condition(
         "evolution/mfc", "mfc", "evolution set, 2 → 2, ℓ = 0.5", (("family", "g_2to2"), ("length", 0.5)), 100,
@@ -201,8 +200,11 @@ def _wanted(selection: Selection, chosen: Mapping[str, str]) -> _Wanted:
             if problem in chosen:
                 for name in at_once[problem]:
                     yield "best", name, chosen[problem], None
+        if "transfer" in suites and "mfc" in chosen:
+            for name in singles:
+                yield "best", name, chosen["mfc"], None
     rolls = [rollout(flux) for flux in FLUXES] if "conservation" in suites and "rollout" in groups else []
-    for method in (RAW, CONSERVATION):
+    for method in (RAW, CONSERVATION, FLAT):
         for name in rolls:
             yield "rollout", name, method, None
     for group, table in (("ablations", ABLATIONS), ("baselines", BASELINES)):
@@ -217,7 +219,7 @@ def _wanted(selection: Selection, chosen: Mapping[str, str]) -> _Wanted:
             yield "grid", "evolution/conservation/rollout", text, None
         for name in rolls:
             if "rollout" in chosen:
-                yield "rollout", name, chosen["rollout"], BEST_ROLLOUTS
+                yield "rollout", name, chosen["rollout"], None
     if "finetuning" in groups:
         for problem in problems:
             for name in at_once[problem]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
+
 from chop.bench.cells import MISSING, Rows, Table, base_cell, mean_cell, reduction_cell
-from chop.bench.conditions import CONDITIONS, PROMPTS_VALIDATED, STEPS, entries
-from chop.bench.methods import ABLATED, BASELINES, CONSERVATION, CORR, MFC, RAW, label_of
+from chop.bench.conditions import CONDITIONS, FLUXES, PROMPTS_VALIDATED, STEPS, entries, rollout
+from chop.bench.methods import ABLATED, BASELINES, CONSERVATION, CORR, FLAT, MFC, RAW, label_of
 from chop.bench.results import SEARCHES, Results, ranking
+
+MILESTONES = (1, 10, 36, 72, STEPS)
+"""Steps of a rollout that are shown in the table."""
 
 
 def ablations(results: Results) -> Iterable[Table]:
@@ -74,6 +79,25 @@ def fine_tuning(results: Results) -> Table:
     return Table("Baseline: test-time fine-tuning", said, head, rows)
 
 
+def along_rollouts(results: Results) -> Table:
+    """Mean errors on the way to the last step, where a flat answer is hard to beat."""
+    methods = {RAW: label_of(RAW), CONSERVATION: label_of(CONSERVATION)}
+    methods |= {results.chosen["rollout"]: "best of the grid"} if "rollout" in results.chosen else {}
+    methods |= {FLAT: label_of(FLAT)}
+    rows: Rows = []
+    for flux, label in FLUXES.items():
+        for method, words in methods.items():
+            curve = results.curve(rollout(flux), method)
+            if curve is not None:
+                # A trajectory that is lost has no mean error from there on.
+                seen = [curve[np.isfinite(curve[:, step - 1]), step - 1] for step in MILESTONES]
+                cells = [f"{values.mean():.4f}" if values.size else MISSING for values in seen]
+                rows.append([label, words, str(len(curve)), *cells])
+    head = ("flux", "method", "n", *(f"step {step}" for step in MILESTONES))
+    said = "Mean over the trajectories still finite. The query's mean is a flat answer, without any network."
+    return Table("Along the rollouts", said, head, rows)
+
+
 def searches(results: Results) -> Iterable[Table]:
     """How the grid did on the evolution sets."""
     asked = {(entry.condition.name, entry.method): entry for entry in entries(results.selection, {})}
@@ -88,7 +112,7 @@ def searches(results: Results) -> Iterable[Table]:
             if place <= 8 or text in (RAW, CONSERVATION, MFC)
         ]
         n = asked[condition, RAW].n
-        measure = f"mean over {STEPS} steps of the median error" if problem == "rollout" else "mean error"
+        measure = f"mean error at step {STEPS}" if problem == "rollout" else "mean error"
         said = f"{len(ranked)} programs on {n} questions of the {CONDITIONS[condition].label}: {measure}."
         yield Table(f"The grid: {problem}", said, ("place", "program", "error", "reduction"), rows)
 
@@ -155,4 +179,4 @@ def _calls(results: Results, problem: str, method: str) -> str:
     return MISSING
 
 
-__all__ = ["ablations", "baselines", "fine_tuning", "in_context", "searches", "times"]
+__all__ = ["ablations", "along_rollouts", "baselines", "fine_tuning", "in_context", "searches", "times"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chop.bench.conditions import COST, DENSITY, FLUXES, LENGTHS, mapping, rollout, single
-from chop.bench.methods import ABLATED, CONSERVATION, CORR, MFC, RAW, label_of
+from chop.bench.methods import ABLATED, CONSERVATION, CORR, FLAT, MFC, RAW, label_of
 from chop.bench.results import Results
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Look:
 RAW_LOOK = Look("Raw ICON", "#d55e00", "", "--")
 PROGRAM_LOOK = Look("CHOP", "#0072b2", "////", "-")
 BEST_LOOK = Look("best of the grid", "#009e73", "....", "-.")
+FLAT_LOOK = Look("the query's mean, no network", "#666666", "", ":")
 
 
 def figures(results: Results) -> dict[str, Figure]:
@@ -187,10 +188,12 @@ def _legend(figure: Figure, looks: Sequence[Look], title: str, lines: bool = Fal
 
 def _rollouts(results: Results) -> Figure | None:
     """Median error of every step with the quartiles as a band, one panel a flux."""
-    methods = _methods(CONSERVATION, results.chosen.get("rollout"))
     fluxes = [flux for flux in FLUXES if results.curve(rollout(flux), CONSERVATION) is not None]
     if not fluxes:
         return None
+    methods = _methods(CONSERVATION, results.chosen.get("rollout"))
+    if results.curve(rollout(fluxes[0]), FLAT) is not None:
+        methods.append((FLAT, FLAT_LOOK))
     figure = new_figure(4.3 * len(fluxes) + 0.6, 3.9)
     axes: Any = figure.subplots(1, len(fluxes), sharey=True, squeeze=False)[0]
     for ax, flux in zip(axes, fluxes, strict=True):
@@ -203,7 +206,8 @@ def _rollouts(results: Results) -> Figure | None:
             steps = np.arange(1, curve.shape[1] + 1)
             low, half, high = (_quantile(curve, q) for q in (0.25, 0.5, 0.75))
             ax.plot(steps, half, color=look.color, linestyle=look.dash, linewidth=1.8)
-            ax.fill_between(steps, low, high, color=look.color, alpha=0.18, linewidth=0)
+            if method != FLAT:
+                ax.fill_between(steps, low, high, color=look.color, alpha=0.18, linewidth=0)
             counts[len(curve)] = look.label
             lost = int((~np.isfinite(curve[:, -1])).sum())
             said += [f"{look.label}: {lost} not finite"] * (lost > 0)

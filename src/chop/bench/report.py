@@ -57,7 +57,7 @@ def write(bench: Run) -> list[Path]:
         made = [
             put(bench.out / "table.md", table),
             put(bench.out / "times.md", times(results).markdown()),
-            put(bench.out / "results.json", _dump(as_json(results, {**facts, **versions}))),
+            put(bench.out / "results.json", dump(as_json(results, {**facts, **versions}))),
         ]
         steps = rollout_csv(results)
         if steps:
@@ -143,7 +143,7 @@ def report(results: Results, facts: dict[str, str], pictures: dict[str, bytes]) 
     return page("Benchmark beside the paper's numbers", facts, said, parts)
 
 
-def _dump(content: dict[str, Any]) -> str:
+def dump(content: dict[str, Any]) -> str:
     """One measurement a line."""
     measured = content.pop("measured")
     head = json.dumps(content, ensure_ascii=False, indent=1)[:-2]
@@ -151,4 +151,4 @@ def _dump(content: dict[str, Any]) -> str:
     return f'{head},\n "measured": [\n{lines}\n]}}\n'
 
 
-__all__ = ["about", "report", "rollout_csv", "write"]
+__all__ = ["about", "dump", "environment", "report", "rollout_csv", "write"]

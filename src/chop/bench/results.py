@@ -128,7 +128,7 @@ def ranking(
 ) -> list[tuple[str, float]] | None:
     """The programs of a grid with their scores, best first; None as long as one is missing.
 
-    The score is the mean error of one step, in rollouts the mean over steps of the median error.
+    The score is the number that is reported: the mean error of one step, in rollouts of the last step.
     """
     condition = SEARCHES[problem]
     scores: list[tuple[str, float]] = []
@@ -137,11 +137,7 @@ def ranking(
         records = None if entry is None else _stored(store, entry)
         if records is None:
             return None
-        if problem == "rollout":
-            curve = np.array([[_float(value) for value in record["curve"]] for record in records])
-            score = float(np.median(curve, axis=0).mean())
-        else:
-            score = float(np.mean([_float(record["error"]) for record in records]))
+        score = float(np.mean([_float(record["error"]) for record in records]))
         scores.append((text, score if np.isfinite(score) else float("inf")))
     return sorted(scores, key=lambda item: item[1])
 

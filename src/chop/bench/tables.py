@@ -18,14 +18,15 @@ from chop.bench.cells import (
     reduction_cell,
     spread_cell,
 )
-from chop.bench.claims import claims
+from chop.bench.claims import TRANSFERRED, claims
 from chop.bench.conditions import COST, FAMILIES, FLUXES, LENGTHS, STEPS, mapping, rollout, single
-from chop.bench.details import ablations, baselines, fine_tuning, in_context, searches
+from chop.bench.details import ablations, along_rollouts, baselines, fine_tuning, in_context, searches
 from chop.bench.methods import CONSERVATION, CORR, MFC
 from chop.bench.results import Results
 
 MAIN_TITLES = (
-    "What is reached", "Conservation laws", "Mean-field control", "Cost to density: the correction alone",
+    "What is reached", "Conservation laws", "Along the rollouts", "Mean-field control",
+    "Cost to density: the correction alone",
     "Transfer: CHOP(MFC) on the conservation network, single step",
 )  # fmt: skip
 
@@ -35,6 +36,7 @@ def tables(results: Results) -> list[Table]:
     made = [
         claims_table(results),
         conservation(results),
+        along_rollouts(results),
         mean_field_control(results),
         components(results),
         transfer(results),
@@ -63,7 +65,7 @@ def claims_table(results: Results) -> Table:
     """What is claimed, for the paper's program and for the best one of the grid."""
     rows = []
     for claim in claims(results):
-        for whose, found in (("the paper's program", claim.paper), ("best of the grid", claim.best)):
+        for whose, found in (("the paper's program", claim.paper), (claim.searched, claim.best)):
             values = [value for value in found if value is not None]
             if not values:
                 continue
@@ -81,10 +83,9 @@ def claims_table(results: Results) -> Table:
     return Table("What is reached", "", head, rows)
 
 
-_HEAD = (
-    "Raw ICON", "{}", "reduction", "paper: Raw ICON", "paper: {}", "paper: reduction", "best of the grid",
-    "its reduction",
-)  # fmt: skip
+def _head(program: str, best: str = "best of the grid") -> tuple[str, ...]:
+    published = ("paper: Raw ICON", f"paper: {program}", "paper: reduction")
+    return ("n", "Raw ICON", program, "reduction", *published, best, "its reduction")
 
 
 def conservation(results: Results) -> Table:
@@ -97,7 +98,7 @@ def conservation(results: Results) -> Table:
         ):
             found = _against_paper(results, condition, CONSERVATION, table[flux], best)
             rows += [[label, words, *row] for row in found]
-    head = ("flux", "evaluation", "n", *(cell.format("CHOP(Conservation)") for cell in _HEAD))
+    head = ("flux", "evaluation", *_head("CHOP(Conservation)"))
     return Table("Conservation laws", _best_said(results, "conservation", "rollout"), head, rows)
 
 
@@ -114,7 +115,7 @@ def mean_field_control(results: Results) -> Table:
                 results.chosen.get("mfc"),
             )
             rows += [[label, f"{length:g}", *row] for row in found]
-    head = ("operator", "ℓ", "n", *(cell.format("CHOP(MFC)") for cell in _HEAD))
+    head = ("operator", "ℓ", *_head("CHOP(MFC)"))
     return Table("Mean-field control", _best_said(results, "mfc"), head, rows)
 
 
@@ -156,12 +157,13 @@ def transfer(results: Results) -> Table:
     rows: Rows = []
     if "transfer" not in results.selection.suites:
         return Table("", "", (), rows)
+    best = results.chosen.get("mfc")
     for flux, label in FLUXES.items():
-        best = results.chosen.get("conservation")
         for row in _against_paper(results, single(flux), MFC, paper.TRANSFER[flux], best):
             rows.append([label, *row])
-    head = ("flux", "n", *(cell.format("CHOP(MFC)") for cell in _HEAD))
-    return Table("Transfer: CHOP(MFC) on the conservation network, single step", "", head, rows)
+    head = ("flux", *_head("CHOP(MFC)", TRANSFERRED))
+    said = f"`{best}` was chosen on the evolution set of mean-field control alone." if best else ""
+    return Table("Transfer: CHOP(MFC) on the conservation network, single step", said, head, rows)
 
 
 def _against_paper(

@@ -123,7 +123,7 @@ class Split:
     def questions(self) -> tuple[str, str]:
         return f"{self.year}-01-01", f"{self.year + 1}-01-01"
 
-    def said(self, every: int) -> str:
+    def said(self, every: str) -> str:
         """The split in words."""
         return (
             f"examples and normalisation from the evaluated region, {self.year - EXAMPLE_YEARS} to "

@@ -59,14 +59,14 @@ class Source:
 
     def case(self, hours: tuple[int, ...], selection: str, lead: int) -> Case:
         """These questions at a lead, with examples."""
-        from chop.problems.air.selection import random_examples, similar_examples
+        from chop.problems.air.selection import similar_examples
         from chop.problems.air.windows import case
 
         history = self.history()
         first = int(history.region.times[0].astype("datetime64[h]").astype(np.int64))
         ends = np.array(hours, dtype=np.int64) - first
         if selection == "random":
-            shown = random_examples(history, ends, LONGEST, self.split.examples, seed=self.seed)
+            shown = _drawn(self, tuple(ends.tolist()))
         else:
             shown = similar_examples(self.similar(), ends, lead)
         return case(history, ends, shown, lead)
@@ -126,6 +126,15 @@ def _rows(source: Source) -> Array:
             "in the record: choose another year with --year, or ask more often with --every"
         )
     return np.asarray(ends)
+
+
+@lru_cache(maxsize=2)
+def _drawn(source: Source, ends: tuple[int, ...]) -> Array:
+    """Random examples, the same at every lead."""
+    from chop.problems.air.selection import random_examples
+
+    asked = np.array(ends, dtype=np.int64)
+    return random_examples(source.history(), asked, LONGEST, source.split.examples, seed=source.seed)
 
 
 @lru_cache(maxsize=1)

@@ -111,10 +111,7 @@ def run(bench: Run, show: Callable[[str], None] | None = None, bar: bool = False
     say = show or (lambda line: None)
     setting = bench.setting()
     with Store(bench.out, About(__version__, bench.seed, bench.year)) as store:
-        for region, path, digest in setting.models:
-            store.use("network", region, digest, Path(path).name)
-        for source in setting.sources:
-            store.use("data", source.region, source.digest, source.region)
+        check(store, setting)
         if store.damaged:
             say(f"{store.damaged} damaged lines in {store.path} are left out and measured again")
         for source in setting.sources:
@@ -128,6 +125,14 @@ def run(bench: Run, show: Callable[[str], None] | None = None, bar: bool = False
         for _, records in told(finished, total, lambda job: job.direction.label, say, bar):
             store.append(records)
     return setting
+
+
+def check(store: Store, setting: Setting) -> None:
+    """Networks and data must be those that the folder's results are of."""
+    for region, path, digest in setting.models:
+        store.use("network", region, digest, Path(path).name)
+    for source in setting.sources:
+        store.use("data", source.region, source.digest, f"dataset_{source.region}.nc")
 
 
 def missing(bench: Run, store: Store) -> Iterator[Job]:
@@ -155,4 +160,4 @@ def _done(store: Store, direction: Direction, hours: tuple[int, ...], method: st
     return all(store.get((direction.name, *part, method), hours) is not None for part in parts)
 
 
-__all__ = ["Run", "chunks", "missing", "run"]
+__all__ = ["Run", "check", "chunks", "missing", "run"]

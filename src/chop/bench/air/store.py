@@ -57,6 +57,7 @@ class Store:
         self.folder = Path(folder)
         self.path = self.folder / FILE
         self.damaged = 0
+        self._writing = about is not None
         self.used: dict[tuple[str, str], Used] = {}
         """By kind ("network" or "data") and region."""
         self.asked: dict[str, Asked] = {}
@@ -64,7 +65,7 @@ class Store:
         self._records: dict[Key, dict[tuple[int, ...], Record]] = {}
         if about is None and not self.path.exists():
             raise BenchError(f"{self.folder} holds no benchmark ({FILE} is missing)")
-        self._lines = Lines(self.path, BenchError, writing=about is not None)
+        self._lines = Lines(self.path, BenchError, writing=self._writing)
         try:
             self.about = self._load(about)
         except BenchError:
@@ -97,12 +98,12 @@ class Store:
         return found
 
     def use(self, kind: str, region: str, sha256: str, name: str) -> None:
-        """Note what answers or is asked about; it must be what was used before."""
+        """Note what answers or is asked about; it must be what was used before, if anything was."""
         known = self.used.get((kind, region))
-        if known is None:
+        if known is None and self._writing:
             self._lines.append([{"used": kind, "region": region, "sha256": sha256, "name": name}])
             self.used[kind, region] = Used(sha256, name)
-        elif known.sha256 != sha256:
+        elif known is not None and known.sha256 != sha256:
             raise BenchError(
                 f"{self.folder} holds results of another {kind} of {region} ({known.name}, sha256 "
                 f"{known.sha256[:12]}); {name} is {sha256[:12]}: use another folder"
