@@ -7,7 +7,7 @@ import pytest
 from chop.bench import paper
 from chop.bench.conditions import CONDITIONS, Selection
 from chop.bench.errors import BenchError
-from chop.bench.methods import CONSERVATION, CORR, MFC, RAW
+from chop.bench.methods import CONSERVATION, CORR, FLAT, MFC, RAW
 from chop.bench.results import Results
 from chop.bench.store import FILE, About, Store
 from chop.bench.tables import markdown, tables
@@ -34,8 +34,8 @@ def results(tmp_path):
         store.append(records("conservation/sin_cos", CONSERVATION, [0.05, 0.1, 0.1, 0.15]))
         store.append(records("conservation/tanh", CONSERVATION, [0.1, None, 0.6, 0.4]))
         store.append(records("conservation/sin_cos", MFC, [0.08, 0.16, 0.24, 0.32]))
-        store.append(records("conservation/tanh/rollout", RAW, [2.0] * 4, curve=[1.0, 2.0]))
-        store.append(records("conservation/tanh/rollout", CONSERVATION, [1.0] * 4, curve=[0.5, 1.0]))
+        store.append(records("conservation/tanh/rollout", RAW, [2.0] * 4, curve=[2.0] * 144))
+        store.append(records("conservation/tanh/rollout", CONSERVATION, [1.0] * 4, curve=[1.0] * 144))
         for method, errors in ((RAW, [4, 4, 4, 4]), (MFC, [4, 4, 4, 5]), (CORR, [2, 4, 3, 3])):
             store.append(records("mfc/rho_1to1/0.5", method, [0.01 * value for value in errors]))
     with Store(tmp_path) as store:
@@ -86,6 +86,57 @@ def test_claims_say_how_many_conditions_reach_them(results):
     found = said["CHOP(Conservation), single step, three fluxes: at least 32 %"]
     assert found == ["1 of 2", "-37.5 % to 60.0 %", "no"]
     assert said["CHOP(Corr), six cost-to-density conditions: lower"] == ["1 of 1", "25.0 % to 25.0 %", "yes"]
+
+
+def test_evidence_of_transfer_comes_from_the_mfc_search(tmp_path, monkeypatch):
+    best = "correct(icon) | nonnegative"
+    for place in ("conditions", "results"):
+        monkeypatch.setattr(f"chop.bench.{place}.grid", lambda problem: (RAW, best))
+    with Store(tmp_path, ABOUT) as store:
+        store.append(records("evolution/mfc", RAW, [0.2] * 4))
+        store.append(records("evolution/mfc", best, [0.1] * 4))
+        for name in ("evolution/conservation", "conservation/tanh"):
+            store.append(records(name, RAW, [0.2] * 4))
+            store.append(records(name, best, [0.3] * 4))
+        store.append(records("conservation/tanh", MFC, [0.18] * 4))
+    with Store(tmp_path) as store:
+        results = Results(store, Selection(("conservation", "mfc", "transfer"), cases=4))
+        assert results.chosen == {"conservation": RAW, "mfc": best}
+        (table,) = (t for t in tables(results) if t.title == "What is reached")
+        said = [row[1:] for row in table.rows if row[0].startswith("CHOP(MFC) on the conservation network")]
+        row = row_with(results, "Transfer: CHOP(MFC) on the conservation network, single step", "tanh u")
+    assert said == [
+        ["the paper's program", "0 of 1", "10.0 % to 10.0 %", "no"],
+        ["best of the MFC grid, transferred", "0 of 1", "-50.0 % to -50.0 %", "no"],
+    ]
+    assert "best of the grid" not in row
+    assert row["its reduction"] == "-50.00 %"
+
+
+def test_rollouts_are_chosen_by_the_last_step_and_a_lost_one_disqualifies(tmp_path, monkeypatch):
+    late, lost = "icon | conserve_mean", "icon | nonnegative"
+    for place in ("conditions", "results"):
+        monkeypatch.setattr(f"chop.bench.{place}.ROLLOUT_GRID", (RAW, late, lost))
+    name = "evolution/conservation/rollout"
+    with Store(tmp_path, ABOUT) as store:
+        store.append(records(name, RAW, [0.4] * 4, curve=[0.1, 0.4]))
+        store.append(records(name, late, [0.3] * 4, curve=[0.9, 0.3]))
+        store.append(records(name, lost, [0.1, 0.1, 0.1, None], curve=[0.1, 0.1]))
+        results = Results(store, Selection(("conservation",), cases=4))
+    assert results.chosen == {"rollout": late}
+
+
+def test_errors_along_rollouts(results):
+    with Store(results.store.folder, ABOUT) as store:
+        curve = [0.1 * step for step in range(1, 145)]
+        for method in (RAW, FLAT):
+            name = "conservation/sin_cos/rollout"
+            store.append(records(name, method, [14.4] * 4, curve=curve))
+        made = Results(store, Selection(("conservation",), cases=4))
+        row = row_with(made, "Along the rollouts", "sin u − cos u", "the query's mean")
+    assert [row[f"step {k}"] for k in (1, 10, 36, 72, 144)] == [
+        f"{0.1 * k:.4f}" for k in (1, 10, 36, 72, 144)
+    ]
 
 
 def test_the_text_is_a_function_of_the_results(results):
