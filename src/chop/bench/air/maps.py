@@ -122,8 +122,10 @@ def _one_pollutant(half: Any, case: Case, region: Region, pollutant: str, fields
     for ax in axes.flat:
         _map_frame(ax, region)
         ax.label_outer()
-    half.colorbar(shown, ax=list(axes.flat), label=f"{WRITTEN[pollutant]} ({UNIT})", extend="max", shrink=0.8, aspect=40,
-                  location="bottom")  # fmt: skip
+    label = f"{WRITTEN[pollutant]} ({UNIT})"
+    half.colorbar(
+        shown, ax=list(axes.flat), label=label, extend="max", location="bottom", shrink=0.8, aspect=40
+    )
 
 
 def _typical_day(results: Results, direction: Direction) -> int:
@@ -147,7 +149,7 @@ def _dots(ax: Any, places: Places | Region, values: Any, top: float) -> Any:
 def _height(places: Places | Region) -> float:
     """How high a map is that is 1 wide."""
     lon, lat = (float(np.ptp(axis)) + 0.5 for axis in (places.lon, places.lat))
-    return min(2.0, max(0.5, lat / (lon * np.cos(np.radians(float(np.mean(places.lat)))))))
+    return float(np.clip(lat / (lon * np.cos(np.radians(np.mean(places.lat)))), 0.5, 2.0))
 
 
 def _map_frame(ax: Any, places: Places | Region) -> None:
