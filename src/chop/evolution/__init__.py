@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from chop.evolution.run import Evolved, evolve
     from chop.evolution.task import Limits, Task, relative_error
     from chop.evolution.tasks import TASKS, load_task
+    from chop.problems.case import Case
 
 _HOME = {
     "chop.evolution.chat": ("Chat",),
@@ -20,12 +21,13 @@ _HOME = {
     "chop.evolution.run": ("Evolved", "evolve"),
     "chop.evolution.task": ("Limits", "Task", "relative_error"),
     "chop.evolution.tasks": ("TASKS", "load_task"),
+    "chop.problems.case": ("Case",),
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "TASKS", "Chat", "EvolutionError", "Evolved", "LanguageModel", "Limits", "Task", "evolve", "load_task",
-    "relative_error",
+    "TASKS", "Case", "Chat", "EvolutionError", "Evolved", "LanguageModel", "Limits", "Task", "evolve",
+    "load_task", "relative_error",
 ]  # fmt: skip
 
 

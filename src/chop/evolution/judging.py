@@ -6,6 +6,7 @@ and on the bar alone.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -65,6 +66,11 @@ class Judge:
         self.model = Remembering(task.model)
         # Cut once: prompts are known by identity to models that share encodings.
         self._chunks = [task.cases[part] for part in chunks(len(task.cases))]
+
+    def warm_up(self) -> None:
+        """Do once what is slow the first time (imports, compilation), so that no candidate pays for it."""
+        with contextlib.suppress(Exception):  # what goes wrong will be said of the start program
+            parse("average(rescale | icon, last_frame)").run(self.model, self._chunks[0].prompt, trace=False)
 
     def __call__(self, job: Job) -> Verdict:
         """The verdict on a candidate. Whatever goes wrong inside a program is a verdict too."""

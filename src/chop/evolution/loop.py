@@ -41,7 +41,7 @@ PROPOSALS = 12
 """Programs a race proposes, shared by the agents that run."""
 MOST_AGENTS = 12
 BAR = 8
-"""A candidate is given up when it is clearly worse than the program of this rank."""
+"""A candidate is given up when it is clearly worse than the survivor of this rank (or the last, at first)."""
 STALLED = 30
 """Races without a new program after which the space is held to be exhausted."""
 GAIN = 1e-4
@@ -142,7 +142,7 @@ class Evolution:
             for number in running
             for proposal in said[number].proposals
         ]
-        bar = state.population[BAR].errors if len(state.population) > BAR else None
+        bar = state.population[min(BAR, len(state.population) - 1)].errors
         new = self._judged(i, drawn, bar, len(state.candidates))
         floor = state.population[-1].value
         by_number = {candidate.number: candidate for candidate in state.candidates}

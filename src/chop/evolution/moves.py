@@ -141,12 +141,12 @@ def set_parameter(scene: Scene) -> Made | None:
 
 def tune(scene: Scene) -> Made | None:
     """The most promising other value of a number, from all that is known about it."""
-    parent = scene.references[0] if scene.random.random() < 0.6 else scene.reference()
-    root = parent.program()
-    found = dials(root)
-    if not found:
+    tunable = [candidate for candidate in scene.references if dials(candidate.program())]
+    if not tunable:
         return None
-    dial = scene.random.choice(found)
+    parent = tunable[0] if scene.random.random() < 0.6 else scene.random.choice(tunable)
+    root = parent.program()
+    dial = scene.random.choice(dials(root))
     new = tuned(root, dial, scene.known, scene.guidance.step, scene.random)
     return None if new is None else Made(new, (parent.number,))
 

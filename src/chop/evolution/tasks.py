@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from chop.evolution.errors import EvolutionError
-from chop.evolution.task import Task
+from chop.evolution.task import Limits, Task
 
 QUESTIONS = 100
 VALIDATION_SEED = 1
@@ -41,6 +41,7 @@ def mfc() -> Task:
         load("mfc"),
         problem.sample("g_2to2", 0.5, QUESTIONS, split="evolution"),
         validation=problem.sample("g_2to2", 0.5, QUESTIONS, split="evolution", seed=VALIDATION_SEED),
+        limits=Limits(calls=18),  # an evaluation costs ten times what it costs on conservation laws
         known={"Raw ICON": TEXTS["raw"], "CHOP(MFC)": TEXTS["mfc"], "CHOP(Corr)": TEXTS["corr"]},
     )
 

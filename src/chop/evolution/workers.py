@@ -165,6 +165,7 @@ def _work(pipe: Connection, source: Source, parent: int) -> None:
     begin_worker(parent)
     try:
         judge = Judge(task_of(source))
+        judge.warm_up()
     except ChopError as error:
         pipe.send(str(error))
         return
