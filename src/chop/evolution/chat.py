@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from chop.evolution.errors import EvolutionError
@@ -130,8 +129,9 @@ class Chat:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         connection = self._connection()
+        connection.connect()
         # A server may drip one byte a second and never run into a socket's own time-out.
-        stop = threading.Timer(self._timeout, _cut, [connection])
+        stop = threading.Timer(self._timeout, _cut, [connection.sock])
         stop.daemon = True
         stop.start()
         try:
@@ -154,12 +154,10 @@ class Chat:
         return http.client.HTTPConnection(self.host, self._parts.port, timeout=self._timeout)
 
 
-def _cut(connection: http.client.HTTPConnection) -> None:
-    """End a conversation from outside; whoever reads gets an error."""
-    sock: Any = connection.sock
-    if sock is not None:
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+def _cut(sock: socket.socket) -> None:
+    """End a conversation from outside; whoever reads gets less than was promised."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _seconds(retry_after: str | None) -> float | None:

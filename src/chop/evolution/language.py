@@ -130,13 +130,13 @@ def read_answer(text: str, brief: Brief) -> tuple[list[str], str | None, int]:
     return list(found), _guidance(text), refused
 
 
-_MARK = re.compile(r"^[\s>*`#\d.)-]*PROGRAM\s*:\s*", re.IGNORECASE)
-_GUIDANCE = re.compile(r"^[\s>*`#-]*GUIDANCE\s*:\s*(.*)", re.IGNORECASE)
+_MARK = re.compile(r"^[\s>*`#\d.)-]*PROGRAM[\s*]*:[\s*]*", re.IGNORECASE)
+_GUIDANCE = re.compile(r"^[\s>*`#-]*GUIDANCE[\s*]*:[\s*]*(.*)", re.IGNORECASE)
 
 
 def candidate_lines(text: str) -> list[str]:
     """Lines that may be programs: those marked so, or those in fences if none is marked."""
-    lines = [line for line in text.splitlines()[:MAX_LINES] if len(line) <= MAX_CHARACTERS]
+    lines = [line for line in text.split("\n", MAX_LINES)[:MAX_LINES] if len(line) <= MAX_CHARACTERS]
     marked = [_MARK.sub("", line) for line in lines if _MARK.match(line)]
     found = marked or _fenced(lines)
     return [line.strip().strip("`").strip() for line in found if line.strip()]
@@ -154,7 +154,7 @@ def _fenced(lines: Sequence[str]) -> list[str]:
 
 def _guidance(text: str) -> str | None:
     """What a model wants to tell itself: one line of printable text."""
-    for line in text.splitlines()[:MAX_LINES]:
+    for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
         matched = _GUIDANCE.match(line[: MAX_GUIDANCE + 100])
         if matched:
             words = "".join(c if c.isprintable() else " " for c in matched.group(1))
