@@ -1,5 +1,7 @@
 """Language models as agents: what they say is read, never run; what goes wrong with them is bounded."""
 
+import ast
+import inspect
 import json
 import time
 import tracemalloc
@@ -9,6 +11,7 @@ from random import Random
 import pytest
 
 from chat_server import ChatServer, completion, drip, hang_up, raw, status
+from chop.evolution import language
 from chop.evolution.agents import Agent, Brief
 from chop.evolution.chat import MAX_ANSWER, Chat, ChatError
 from chop.evolution.errors import EvolutionError
@@ -56,9 +59,9 @@ GUIDANCE: smaller targets are better
 
 def test_programs_and_guidance_are_read(space):
     programs, guidance, refused = read_answer(GOOD, brief(space))
-    assert programs == ["rescale(target=0.3) | icon"]
+    assert programs == ["rescale(target=0.3) | icon", "correct(icon)"]
     assert guidance == "smaller targets are better"
-    assert refused == 2, "an unknown operator, and a line whose mark has stars after it"
+    assert refused == 1, "an unknown operator"
     fenced = "Here:\n```\ncorrect(icon)\nflip | icon\n```\nGood luck, icon | finite"
     assert read_answer(fenced, brief(space))[0] == ["correct(icon)", "flip | icon"]
 
@@ -192,7 +195,8 @@ def test_busy_servers_are_asked_again_when_they_say():
     "answer",
     [
         raw(b"not json"), raw(b"[]"), raw(b'{"choices": []}'), raw(b"[" * 100_000),
-        raw(b'{"choices": [{"message": {"content": 7}}]}'), raw(b"\xff\xfe"), raw(b'{"a": ' + b"9" * 10_000 + b"}"), raw(b""), hang_up,
+        raw(b'{"choices": [{"message": {"content": 7}}]}'),
+        raw(b"\xff\xfe"), raw(b'{"a": ' + b"9" * 10_000 + b"}"), raw(b""), hang_up,
     ],
 )  # fmt: skip
 def test_broken_answers_are_an_error_after_some_attempts(answer):
