@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "docs" / "concepts.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "concepts.md", ROOT / "docs" / "evolution.md"]
 
 
 def blocks(page):
