@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import chop
 from chop.cli import main
@@ -118,3 +119,22 @@ def test_the_example_of_an_own_task_evolves(run):
     code, out, err = run("--task", path, "--budget", "25", "--executor", "inline", "--out", "own")
     assert code == 0, err
     assert "validation error, the winner" in out
+
+
+def test_the_air_task_asks_half_at_random_and_half_alike(tmp_path):
+    pytest.importorskip("xarray")
+    from chop.evolution.task import errors_of
+    from chop.evolution.tasks import air_task
+    from chop.problems.air import load_region, make_world, prepare
+
+    make_world(tmp_path, seed=0)
+    history = prepare(load_region(tmp_path, "yrd"), ("2023-10-01", "2024-01-01"))
+    task = air_task(
+        lambda prompt: prompt.outputs.values.mean(dim=-3), history, ("2024-01-01", "2024-02-15"), 12
+    )
+    assert len(task.cases) == len(task.validation) == 12
+    assert not set(task.cases.rows["end"]) & set(task.validation.rows["end"])
+    errors = errors_of(task, "icon", task.cases)
+    assert errors.shape == (12,)
+    assert bool((errors > 0).all())
+    assert torch.equal(errors, errors_of(task, "mean_output", task.cases))

@@ -29,7 +29,7 @@ class Judges(StrEnum):
 
 def evolve(
     task: Annotated[
-        str, typer.Option(help="conservation, mfc, or a Python file of your own that defines task.")
+        str, typer.Option(help="conservation, mfc, air, or a Python file of your own that defines task.")
     ],
     budget: Annotated[int, typer.Option(min=13, help="Candidates to judge, at most.")] = 2000,
     agents: Annotated[

@@ -6,13 +6,23 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
 
 from chop.evolution.errors import EvolutionError
 from chop.evolution.task import Limits, Task
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from chop.model import FrozenModel
+    from chop.problems.air.history import History, Period
+    from chop.problems.case import Case
+
 QUESTIONS = 100
 VALIDATION_SEED = 1
 """The validation set is another seed of the evolution split: disjoint from it and from the test split."""
+AIR_QUESTIONS = 200
+AIR_LEAD = 24
 
 
 def conservation() -> Task:
@@ -46,7 +56,66 @@ def mfc() -> Task:
     )
 
 
-TASKS: Mapping[str, Callable[[], Task]] = MappingProxyType({"conservation": conservation, "mfc": mfc})
+def air() -> Task:
+    """A day ahead in the region the network never saw: BTHSA to YRD, on the data that CHOP_AIR_DATA names.
+
+    Examples from 2022; questions from 2023, half of them with random and half with similar examples.
+    """
+    from chop.icon.weights import load, provenance
+    from chop.problems.air import load_region, prepare
+    from chop.problems.air.sampling import data_folder
+
+    channels = provenance("air_bthsa").config.channels  # type: ignore[union-attr]
+    history = prepare(load_region(data_folder(), "yrd", channels), ("2022-01-01", "2023-01-01"))
+    return air_task(load("air_bthsa"), history, ("2023-01-01", "2024-01-01"), AIR_QUESTIONS)
+
+
+def air_task(model: FrozenModel, history: History, queries: Period, questions: int) -> Task:
+    """A day ahead on a region's history; evolution and validation ask different hours."""
+    from chop.catalog import TEXTS
+
+    return Task(
+        "air",
+        model,
+        _half_and_half(history, queries, 0, questions),
+        validation=_half_and_half(history, queries, questions, questions),
+        metric=_air_error,
+        known={"Raw ICON": TEXTS["raw"], "CHOP(Air)": TEXTS["air"], "persistence": "last_frame"},
+    )
+
+
+def _half_and_half(history: History, queries: Period, first: int, questions: int) -> Case:
+    """Questions with random and with similar examples in turn, so that every part of the set has both."""
+    import numpy as np
+
+    from chop.problems.air import sample
+    from chop.problems.air.windows import case
+
+    half = questions // 2
+    kinds: tuple[Literal["random", "similar"], ...] = ("random", "similar")
+    parts = [
+        sample(
+            history, half, first=first + i * half, lead=AIR_LEAD, selection=kind, split="evolution",
+            period=history.period, queries=queries,
+        )
+        for i, kind in enumerate(kinds)
+    ]  # fmt: skip
+    order = np.arange(2 * half).reshape(2, half).T.reshape(-1)
+    ends, shown = (np.concatenate([part.rows[name] for part in parts])[order] for name in ("end", "examples"))
+    return case(history, ends, shown, AIR_LEAD)
+
+
+def _air_error(answers: Tensor, cases: Case) -> Tensor:
+    """The mean over the scored pollutants of the root mean squared error over the stations observed."""
+    from chop.problems.air import rmse
+
+    found: Tensor = rmse(answers, cases).mean(dim=-1)
+    return found
+
+
+TASKS: Mapping[str, Callable[[], Task]] = MappingProxyType(
+    {"conservation": conservation, "mfc": mfc, "air": air}
+)
 
 
 def load_task(source: str) -> Task:
@@ -70,4 +139,4 @@ def load_task(source: str) -> Task:
     return task
 
 
-__all__ = ["TASKS", "load_task"]
+__all__ = ["TASKS", "air_task", "load_task"]
