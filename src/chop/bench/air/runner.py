@@ -80,6 +80,7 @@ class Run:
 
     def setting(self) -> Setting:
         """Networks and data, each with its fingerprint."""
+        regions = dict.fromkeys(direction.region for direction in self.asked)
         if self.data is None:
             raise BenchError(NO_DATA)
         networks = self.networks()
@@ -92,7 +93,7 @@ class Run:
         folder = str(self.data.resolve())
         sources = [
             Source(folder, region, wanted, self.split, self.every, self.seed, index, digest)
-            for region in dict.fromkeys(direction.region for direction in self.asked)
+            for region in regions
             for digest in [digest_of(observations(folder, region, wanted))]
         ]
         return Setting(networks, tuple(sources))
