@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from chop import __version__
+from chop.bench.air.commands import demo_air
 from chop.bench.commands import bench_app
 from chop.errors import ChopError, ParseError
 from chop.evolution.commands import evolve
@@ -24,6 +25,9 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")
 app.add_typer(bench_app, name="bench")
+demo_app = typer.Typer(invoke_without_command=True)
+app.add_typer(demo_app, name="demo")
+demo_app.command("air")(demo_air)
 app.command("evolve")(evolve)
 
 
@@ -42,8 +46,9 @@ def _common(
     pass
 
 
-@app.command()
+@demo_app.callback()
 def demo(
+    context: typer.Context,
     flux: Annotated[str, typer.Option(help="A flux as a formula in u.")] = "sin(u)-cos(u)",
     n: Annotated[int, typer.Option("--n", min=2, help="How many questions.")] = 24,
     steps: Annotated[int, typer.Option(min=1, help="Rollout steps.")] = 50,
@@ -55,6 +60,8 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the pictures.")] = Path("chop-demo"),
 ) -> None:
     """A flux outside a model's training: the bare model against a program around it."""
+    if context.invoked_subcommand is not None:
+        return
     import torch
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""``chop bench air``: the transfer between regions on your data, resumable."""
+"""``chop bench air``: the transfer between regions on your data, resumable; ``chop demo air``: a taste."""
 
 from __future__ import annotations
 
@@ -85,6 +85,39 @@ def air(
         console.print(str(path))
 
 
+def demo_air(
+    n: Annotated[int, typer.Option("--n", min=2, help="How many questions.")] = 24,
+    model: Annotated[str | None, typer.Option(help="A station network of your own.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for the invented data and the pictures.")
+    ] = Path("chop-demo-air"),
+) -> None:
+    """Air quality in an invented region that a network has never seen: bare, and with a program around it."""
+    import torch
+    from rich.console import Console
+    from rich.table import Table
+
+    from chop.bench.air.demo import demonstrate, pictures
+    from chop.bench.air.demo import model as frozen
+
+    torch.set_num_threads(1)  # at this size a second thread gains nothing
+    console = Console(highlight=False)
+    network = frozen(model)
+    with console.status("inventing two regions, then asking the network"):
+        shown = demonstrate(network, out, n, seed)
+    table = Table(title=f"mean RMSE in µg/m³, n = {n}")
+    for column in ("", "lead (h)", "Raw ICON", "CHOP(Air)", "persistence", "change by CHOP(Air)"):
+        table.add_column(column)
+    for row in shown.rows():
+        table.add_row(*row)
+    console.print(table)
+    console.print(shown.sentence())
+    with console.status("drawing"):
+        made = pictures(shown)
+    console.print(f"pictures: {', '.join(map(str, made))}")
+
+
 def _named(model: str) -> tuple[str, str]:
     region, equals, path = model.partition("=")
     if not (region and equals and path):
@@ -92,4 +125,4 @@ def _named(model: str) -> tuple[str, str]:
     return region, path
 
 
-__all__ = ["air"]
+__all__ = ["air", "demo_air"]

@@ -77,7 +77,7 @@ def boxes(results: Results, direction: Direction) -> Figure:
                 for place, lead in enumerate(LEADS)
             ]
             n = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-            _frame(ax, f"{WRITTEN[pollutant]}, {selection} examples", f"lead (h); n = {n} questions each")
+            frame(ax, f"{WRITTEN[pollutant]}, {selection} examples", f"lead (h); n = {n} questions each")
         low, high = row[0].get_ylim()
         row[0].set_ylim(0.0, high + 0.12 * (high - low))
         row[0].set_ylabel(f"RMSE of one question ({UNIT})")
@@ -122,20 +122,25 @@ def by_lead(results: Results, carried: Sequence[Direction]) -> Figure:
     for pollutant, row in zip(POLLUTANTS, axes, strict=True):
         for ax, (direction, selection) in zip(row, _columns(carried), strict=True):
             for method in METHODS[::-1]:  # the program on top
-                look = LINES[method]
                 means = [
                     results.mean(Condition(direction, selection, lead, pollutant), method) for lead in LEADS
                 ]
-                ax.plot(
-                    range(len(LEADS)), means, color=look.color, linestyle=look.dash, marker=look.marker,
-                    markersize=4, linewidth=1.5, label=label_of(method),
-                )  # fmt: skip
+                draw_means(ax, method, means)
             n = results.questions(direction)[0]
-            _frame(ax, f"{WRITTEN[pollutant]}, {direction.label}, {selection}", f"lead (h); n ≤ {n}")
+            frame(ax, f"{WRITTEN[pollutant]}, {direction.label}, {selection}", f"lead (h); n ≤ {n}")
         row[0].set_ylim(bottom=0.0)
         row[0].set_ylabel(f"mean RMSE ({UNIT})")
     _legend_below(figure, axes[0][0], reverse=True)
     return figure
+
+
+def draw_means(ax: Any, method: str, means: Sequence[float]) -> None:
+    """One method's mean error at each lead."""
+    look = LINES[method]
+    ax.plot(
+        range(len(means)), means, color=look.color, linestyle=look.dash, marker=look.marker, markersize=4,
+        linewidth=1.5, label=label_of(method),
+    )  # fmt: skip
 
 
 def weights(results: Results, carried: Sequence[Direction]) -> Figure:
@@ -153,7 +158,7 @@ def weights(results: Results, carried: Sequence[Direction]) -> Figure:
                 )  # fmt: skip
                 floor = floor + parts[:, i]
             n = results.questions(direction)[0]
-            _frame(ax, f"{WRITTEN[pollutant]}, {direction.label}, {selection}", f"lead (h); n = {n}")
+            frame(ax, f"{WRITTEN[pollutant]}, {direction.label}, {selection}", f"lead (h); n = {n}")
         row[0].set_ylim(0.0, 1.0)
         row[0].set_ylabel("mean weight")
     _legend_below(figure, axes[0][0])
@@ -173,9 +178,10 @@ def _panels(carried: Sequence[Direction], title: str) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _frame(ax: Any, title: str, below: str) -> None:
-    ax.set_xticks(range(len(LEADS)), [str(lead) for lead in LEADS])
-    ax.set_xlim(-0.6, len(LEADS) - 0.4)
+def frame(ax: Any, title: str, below: str, leads: Sequence[int] = LEADS) -> None:
+    """Leads along the axis, evenly spaced."""
+    ax.set_xticks(range(len(leads)), [str(lead) for lead in leads])
+    ax.set_xlim(-0.6, len(leads) - 0.4)
     ax.set_title(title, fontsize=9, color=INK)
     ax.set_xlabel(below, fontsize=8)
     ax.grid(axis="y", color="#dddddd", linewidth=0.6)
@@ -204,4 +210,4 @@ def _legend_below(figure: Figure, ax: Any, reverse: bool = False) -> None:
     )
 
 
-__all__ = ["UNIT", "boxes", "by_lead", "error_figures", "weights"]
+__all__ = ["UNIT", "boxes", "by_lead", "draw_means", "error_figures", "frame", "weights"]

@@ -19,7 +19,10 @@ from chop.text import parse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
+    from chop.bench.air.questions import Source
+    from chop.model import FrozenModel
     from chop.problems.air.region import Region
     from chop.problems.case import Case
 
@@ -80,28 +83,30 @@ def graphs(setting: Setting) -> Figure:
 
 
 def forecasts(results: Results, setting: Setting, direction: Direction) -> Figure:
-    """Three times of one day: observed, Raw ICON, CHOP(Air); both pollutants."""
-    source = setting.source(direction.region)
-    day = _typical_day(results, direction)
-    hours = tuple(24 * day + at - MAP_LEAD for at in TIMES)
-    case = source.case(hours, "random", MAP_LEAD)
+    """The day of the question with the median Raw error."""
+    network, source = setting.network(direction.network), setting.source(direction.region)
+    return one_day(source, network, _typical_day(results, direction), direction.label)
+
+
+def one_day(source: Source, network: FrozenModel, day: int, title: str) -> Figure:
+    """Three times of a day (counted from 1970): observed, Raw ICON, CHOP(Air); both pollutants."""
+    case = source.case(tuple(24 * day + at - MAP_LEAD for at in TIMES), "random", MAP_LEAD)
     region = source.history().region
     columns, rows = len(TIMES) * len(POLLUTANTS), 3
     figure = new_figure(2.3 * columns + 1.0, rows * 2.3 * _height(region) + 2.0)
     halves: Any = figure.subfigures(1, len(POLLUTANTS))
-    network = setting.network(direction.network)
     fields = {text: parse(text).run(network, case.prompt, trace=False).values for text in (RAW, CHOP)}
     for half, pollutant in zip(halves, POLLUTANTS, strict=True):
         _one_pollutant(half, case, region, pollutant, fields)
-    date = np.datetime64(day, "D")
     figure.suptitle(
-        f"{direction.label}, {MAP_LEAD} h ahead with random examples, {date}; grey: not observed",
+        f"{title}, {MAP_LEAD} h ahead with random examples, {np.datetime64(day, 'D')}; "
+        "grey circles: not observed",
         fontsize=12, color=INK,
     )  # fmt: skip
     return figure
 
 
-def _one_pollutant(half: Any, case: Case, region: Region, pollutant: str, fields: Any) -> None:
+def _one_pollutant(half: Any, case: Case, region: Region, pollutant: str, fields: dict[str, Tensor]) -> None:
     """Truth and two forecasts down, times across."""
     from chop.problems.air.windows import rmse
 
@@ -159,4 +164,4 @@ def _map_frame(ax: Any, places: Places | Region) -> None:
     ax.tick_params(labelsize=7)
 
 
-__all__ = ["forecasts", "graphs", "map_figures"]
+__all__ = ["forecasts", "graphs", "map_figures", "one_day"]
