@@ -144,9 +144,12 @@ def _typical_day(results: Results, direction: Direction) -> int:
 
 def _dots(ax: Any, places: Places | Region, values: Any, top: float) -> Any:
     seen = np.isfinite(values)
-    ax.scatter(places.lon[~seen], places.lat[~seen], s=14, facecolor="none", edgecolor=_GREY, linewidth=0.7)
+    size = float(np.clip(4000 / len(seen), 20, 60))
+    ax.scatter(
+        places.lon[~seen], places.lat[~seen], s=0.7 * size, facecolor="none", edgecolor=_GREY, linewidth=0.7
+    )
     return ax.scatter(
-        places.lon[seen], places.lat[seen], c=values[seen], s=20, cmap=FIELD_MAP, vmin=0.0, vmax=top,
+        places.lon[seen], places.lat[seen], c=values[seen], s=size, cmap=FIELD_MAP, vmin=0.0, vmax=top,
         edgecolor=INK, linewidth=0.25, zorder=2,
     )  # fmt: skip
 

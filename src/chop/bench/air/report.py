@@ -79,7 +79,7 @@ def about(store: Store) -> dict[str, str]:
         "networks": hashes("network"),
         "data": hashes("data"),
         "seed": str(store.about.seed),
-        "split": f"networks trained on their own region to the end of 2023; "
+        "split": f"networks trained on their own region, the bundled ones to the end of 2023; "
         f"{Split(store.about.year).said(every)}",
     }
 

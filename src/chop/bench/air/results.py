@@ -112,7 +112,7 @@ def _joined(records: list[Record], pollutant: str) -> Array:
 
 
 def as_json(results: Results, about: dict[str, Any]) -> dict[str, Any]:
-    """Everything that was measured, in plain values: what ``results.json`` holds. Errors have four digits."""
+    """Everything that was measured, in plain values: ``results.json``. Errors have three digits."""
     measured = []
     for direction in results.directions:
         methods = (*direction.methods, *(results.own if direction.carried else ()))
@@ -130,7 +130,7 @@ def as_json(results: Results, about: dict[str, Any]) -> dict[str, Any]:
                         "method": method,
                         "calls": records[0]["calls"],
                         **{
-                            name: [None if value is None else float(f"{value:.4g}") for value in row]
+                            name: [None if value is None else float(f"{value:.3g}") for value in row]
                             for name in POLLUTANTS
                             for row in [[value for record in records for value in record[name]]]
                         },

@@ -1,6 +1,6 @@
 """The tables: our numbers, the paper's, both reductions. The same results give the same bytes.
 
-Wall times differ from run to run and are kept apart (`times`).
+Times differ from run to run and are kept apart (`times`).
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def counts(results: Results) -> Table:
 
 
 def times(results: Results) -> Table:
-    """Wall times of one question at one lead."""
+    """Processor time of one question at one lead."""
     rows: Rows = []
     for direction in results.directions:
         for method in (*direction.methods, *(results.own if direction.carried else ())):
@@ -250,8 +250,8 @@ def times(results: Results) -> Table:
                 ms = float(np.mean([record["ms"] for record in records]))
                 rows.append([direction.label, label_of(method), str(records[0]["calls"]), f"{ms:.1f}"])
     said = (
-        "One thread, mean over leads and selections. Where CHOP(Air) is measured, its evaluations answer Raw "
-        "ICON too, and windows encoded at one lead are not encoded again at the next."
+        "Processor time of one thread, mean over leads and selections. Where CHOP(Air) is measured, its "
+        "evaluations answer Raw ICON too, and windows encoded at one lead are not encoded again at the next."
     )
     head = ("direction", "method", "model evaluations", "milliseconds a question")
     return Table("Cost of one question", said, head, rows)

@@ -95,7 +95,7 @@ def measured(method: str, network: Remembering, case: Case) -> Record:
     """Errors in µg/m³ of one method on a case, with its cost and, of CHOP(Air), its mean weights."""
     from chop.problems.air.windows import rmse
 
-    begun = time.perf_counter()
+    begun = time.process_time()  # other work on the machine does not count
     found: dict[str, Any] = {}
     if method == YESTERDAY:
         values, calls = same_hour(case), 0
@@ -104,7 +104,7 @@ def measured(method: str, network: Remembering, case: Case) -> Record:
         values, calls = result.values, result.calls
         if result.trace is not None:
             found["weights"] = _weights(result.trace.root.notes["weights"])
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     errors = rmse(values, case)
     for channel, pollutant in enumerate(POLLUTANTS):
         found[pollutant] = [_number(value) for value in errors[:, channel].tolist()]
