@@ -13,7 +13,9 @@ import typer
 
 if TYPE_CHECKING:
     from chop.evolution.agents import Proposer
+    from chop.evolution.chat import Chat
     from chop.evolution.loop import State
+    from chop.evolution.task import Task
 
 EVERY = 30.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -51,6 +53,7 @@ def evolve(
         typer.Option(help="An OpenAI-compatible address, such as http://localhost:8080/v1."),
     ] = None,
     llm_model: Annotated[str | None, typer.Option(help="The model's name there.")] = None,
+    llm_timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait for an answer.")] = 120.0,
     llm_tokens: Annotated[int, typer.Option(min=1, help="Tokens language models may use.")] = 500_000,
     export: Annotated[Path | None, typer.Option(help="Write the winner's text to this file.")] = None,
 ) -> None:
@@ -63,6 +66,8 @@ def evolve(
     import torch
     from rich.console import Console
 
+    from chop.evolution.chat import Chat
+    from chop.evolution.errors import EvolutionError
     from chop.evolution.report import write
     from chop.evolution.run import evolve as search
     from chop.evolution.tasks import load_task
@@ -74,7 +79,10 @@ def evolve(
     proposers: dict[str, Proposer] = {}
     guidance = ""
     if "llm" in agents.split(","):
-        proposers, guidance = _language_model(llm_url, llm_model, llm_tokens, folder, loaded, console.print)
+        if not llm_url or not llm_model:
+            raise EvolutionError("language-model agents need an address: give --llm-url and --llm-model")
+        chat = Chat(llm_url, llm_model, timeout=llm_timeout)
+        proposers, guidance = _language_model(chat, llm_tokens, folder, loaded, console.print)
     with _Progress(console, budget) as progress:
         try:
             found = search(
@@ -99,23 +107,18 @@ def evolve(
 
 
 def _language_model(
-    url: str | None, model: str | None, tokens: int, folder: Path, task: Any, show: Callable[[str], None]
+    chat: Chat, tokens: int, folder: Path, task: Task, show: Callable[[str], None]
 ) -> tuple[dict[str, Proposer], str]:
     """The proposer behind ``llm`` agents, and what it is told at first."""
-    from chop.evolution.chat import Chat
-    from chop.evolution.errors import EvolutionError
     from chop.evolution.language import FIRST_GUIDANCE, Budget, LanguageModel
     from chop.evolution.population import Candidate
-
-    if not url or not model:
-        raise EvolutionError("language-model agents need an address: give --llm-url and --llm-model")
 
     def explain(candidate: Candidate) -> str:
         trace = candidate.program().run(task.model, task.cases.prompt[:1]).trace
         assert trace is not None
         return trace.explain()
 
-    asked = LanguageModel(Chat(url, model), folder, budget=Budget(tokens), explain=explain, show=show)
+    asked = LanguageModel(chat, folder, budget=Budget(tokens), explain=explain, show=show)
     return {"llm": asked}, FIRST_GUIDANCE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -118,13 +119,19 @@ TASKS: Mapping[str, Callable[[], Task]] = MappingProxyType(
 )
 
 
+@lru_cache(maxsize=1)
+def _named(name: str) -> Task:
+    """Questions and networks take seconds to make: the last task is kept."""
+    return TASKS[name]()
+
+
 def load_task(source: str) -> Task:
     """A task by name, or from a Python file of the user's own that defines ``task``.
 
     Such a file is run, like any script of one's own: only give one you trust.
     """
     if source in TASKS:
-        return TASKS[source]()
+        return _named(source)
     path = Path(source)
     if not path.is_file():
         raise EvolutionError(f"there is no task {source!r}: neither a file nor one of {', '.join(TASKS)}")
