@@ -221,7 +221,10 @@ def test_failures_rank_last_and_say_why(tmp_path):
     bar = judge(Job("icon")).errors
     stopped = judge(Job("flip | (icon | within_examples)", tuple(error / 9 for error in bar)))
     assert stopped.status == "stopped"
+    assert stopped.reason == "clearly worse"
     assert len(stopped.errors) == 2, "a tenth of twenty questions was enough"
+    same = judge(Job("icon | finite", bar, ((7, bar),)))
+    assert (same.status, same.reason, len(same.errors)) == ("stopped", "does what #7 does", 5)
     task = load_task(TOY)
     lost = Judge(replace(task, model=lambda prompt: prompt.query.values / 0 * 0))
     assert lost(Job("icon")).reason == "2 of 2 answers are not finite"

@@ -99,7 +99,9 @@ def evolve(
     for score in findings.scores:
         if score.validation is not None:
             mean, less = score.validation.mean, score.validation.reduction
-            console.print(f"validation error, {score.name}: {mean:.4g} ({less:.1f} % less)", markup=False)
+            console.print(
+                f"validation error, {score.name}: {mean:.4g} (reduction {less:.1f} %)", markup=False
+            )
     if export is not None:
         found.save(export)
         console.print(str(export))

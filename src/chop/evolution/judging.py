@@ -14,22 +14,27 @@ from dataclasses import dataclass
 
 from chop.errors import ChopError
 from chop.evolution.memory import Remembering
-from chop.evolution.population import Status
+from chop.evolution.population import Status, alike
 from chop.evolution.task import Task
 from chop.text import parse
 
 FRACTIONS = (0.1, 0.25, 0.5, 1.0)
 """Shares of the questions after which a candidate is looked at."""
-DOUBT = 1.0
+DOUBT = 0.5
 """Standard errors by which the mean difference to the bar must be bad for a candidate to be given up."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program to be judged, and the errors of one that it should keep up with (None: no bar yet)."""
+    """A program to be judged, and what it is up against.
+
+    ``bar`` are the errors of a program it should keep up with (None: nothing yet); ``rivals`` those of
+    programs that are no longer and no dearer, each with its number: to do the same as one is to fail.
+    """
 
     text: str
     bar: tuple[float, ...] | None = None
+    rivals: tuple[tuple[int, tuple[float, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,22 @@ def hopeless(errors: Sequence[float], bar: Sequence[float]) -> bool:
     mean = sum(gaps) / n
     spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / max(1, n - 1))
     return mean > DOUBT * spread / math.sqrt(n)
+
+
+def given_up(job: Job, errors: Sequence[float]) -> str:
+    """Why a candidate is not asked any further; empty if it is."""
+    if job.bar is not None and hopeless(errors, job.bar):
+        return "clearly worse"
+    if 4 * len(errors) >= len(job.bar or ()):  # on a few questions many programs agree by chance
+        for number, theirs in job.rivals:
+            if alike(errors, theirs):
+                return f"does what #{number} does"
+    return ""
+
+
+def _digits(error: float) -> float:
+    """What single precision can tell, so that journals stay small."""
+    return float(f"{error:.7g}")
 
 
 class Judge:
@@ -89,8 +110,9 @@ class Judge:
                 if lost:
                     status, reason = "failed", f"{lost} of {len(found)} answers are not finite"
                     break
-                errors += [float(error) for error in found]
-                if job.bar is not None and cases is not self._chunks[-1] and hopeless(errors, job.bar):
+                errors += [_digits(float(error)) for error in found]
+                reason = "" if cases is self._chunks[-1] else given_up(job, errors)
+                if reason:
                     status = "stopped"
                     break
         except ChopError as error:
@@ -100,4 +122,4 @@ class Judge:
         return Verdict(status, tuple(errors), calls, reason, round(time.perf_counter() - begun, 3))
 
 
-__all__ = ["Job", "Judge", "Verdict", "chunks", "hopeless"]
+__all__ = ["Job", "Judge", "Verdict", "chunks", "given_up", "hopeless"]

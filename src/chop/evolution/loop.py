@@ -32,6 +32,7 @@ from chop.evolution.journal import Journal, Record
 from chop.evolution.judging import Job, Verdict
 from chop.evolution.population import Candidate, sample_by_rank, survivors
 from chop.evolution.space import Space
+from chop.text import parse
 
 WORKING = 4
 """Agents that run in a race."""
@@ -40,7 +41,7 @@ REFERENCES = 3
 PROPOSALS = 12
 """Programs a race proposes, shared by the agents that run."""
 MOST_AGENTS = 12
-BAR = 8
+BAR = 4
 """A candidate is given up when it is clearly worse than the survivor of this rank (or the last, at first)."""
 STALLED = 30
 """Races without a new program after which the space is held to be exhausted."""
@@ -119,7 +120,7 @@ class Evolution:
     def _start(self, text: str) -> Candidate:
         """The program evolution begins from; its errors are what all scores are relative to."""
         proposal = Proposal(text, "start")
-        (first,) = self._judged(0, [(Agent(0, "start", ""), proposal, f"{self._plan.seed}/start")], None, 0)
+        (first,) = self._judged(0, [(Agent(0, "start", ""), proposal, f"{self._plan.seed}/start")], [], 0)
         if first.status != "done":
             raise EvolutionError(f"the start program {text} fails on this task: {first.reason}")
         return first
@@ -142,8 +143,7 @@ class Evolution:
             for number in running
             for proposal in said[number].proposals
         ]
-        bar = state.population[min(BAR, len(state.population) - 1)].errors
-        new = self._judged(i, drawn, bar, len(state.candidates))
+        new = self._judged(i, drawn, state.population, len(state.candidates))
         floor = state.population[-1].value
         by_number = {candidate.number: candidate for candidate in state.candidates}
         state.candidates += new
@@ -182,13 +182,13 @@ class Evolution:
         self,
         i: int,
         drawn: Sequence[tuple[Agent, Proposal, str]],
-        bar: tuple[float, ...] | None,
+        population: Sequence[Candidate],
         first: int,
     ) -> list[Candidate]:
         """Candidates with their verdicts, each written down before the next."""
         known = [self._remembered(first + k, proposal) for k, (_, proposal, _) in enumerate(drawn)]
         jobs = [
-            Job(proposal.text, bar)
+            self._job(proposal.text, population)
             for (_, proposal, _), verdict in zip(drawn, known, strict=True)
             if verdict is None
         ]
@@ -200,6 +200,14 @@ class Evolution:
             self._journal.write(self._record(candidate, stream, verdict))
             found.append(candidate)
         return found
+
+    def _job(self, text: str, population: Sequence[Candidate]) -> Job:
+        if not population:
+            return Job(text)
+        program = parse(text)
+        size, calls = program.size, program.calls(self._space.examples)
+        rivals = [(c.number, c.errors) for c in population if c.size <= size and c.calls <= calls]
+        return Job(text, population[min(BAR, len(population) - 1)].errors, tuple(rivals))
 
     def _remembered(self, number: int, proposal: Proposal) -> Verdict | None:
         record = self._journal.stored("candidate", number)

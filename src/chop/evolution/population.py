@@ -81,11 +81,9 @@ class Candidate:
         return parse(self.text)
 
 
-def alike(one: Candidate, other: Candidate) -> bool:
-    """Whether two finished programs do the same thing on every question."""
-    return all(
-        abs(a - b) <= SAME * max(abs(a), abs(b)) for a, b in zip(one.errors, other.errors, strict=True)
-    )
+def alike(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two programs err alike on every question that both were asked."""
+    return all(abs(a - b) <= SAME * max(abs(a), abs(b)) for a, b in zip(one, other, strict=False))
 
 
 def survivors(candidates: Sequence[Candidate], capacity: int = CAPACITY) -> list[Candidate]:
@@ -94,7 +92,9 @@ def survivors(candidates: Sequence[Candidate], capacity: int = CAPACITY) -> list
     shapes: dict[str, int] = {}
     for candidate in sorted((c for c in candidates if c.status == "done"), key=lambda c: c.rank):
         shape = shape_of(candidate.text)
-        if shapes.get(shape, 0) >= OF_ONE_SHAPE or any(alike(candidate, other) for other in kept):
+        if shapes.get(shape, 0) >= OF_ONE_SHAPE or any(
+            alike(candidate.errors, other.errors) for other in kept
+        ):
             continue
         shapes[shape] = shapes.get(shape, 0) + 1
         kept.append(candidate)
