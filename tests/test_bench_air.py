@@ -351,6 +351,19 @@ def test_what_was_asked_is_not_asked_again(home, tmp_path):
     assert Counting.rounds == [2, 1, 1]
 
 
+def test_the_demonstration_prints_and_draws(home, monkeypatch):
+    """In the world that is there already, with a network of one's own."""
+    monkeypatch.setattr(page, "RESOLUTION", 30)
+    network = str(home / "bthsa.safetensors")
+    done = CliRunner().invoke(app, ["demo", "air", "--n", "3", "--model", network, "--out", str(home)])
+    assert done.exit_code == 0, done.output
+    assert "with no weight changed" in " ".join(done.output.split())
+    for name in ("map.png", "errors.png"):
+        assert (home / name).read_bytes().startswith(b"\x89PNG")
+    wrong = CliRunner().invoke(app, ["demo", "air", "--model", "mfc", "--out", str(home)])
+    assert "not a network of stations" in str(wrong.exception)
+
+
 def test_directions_and_candidates():
     assert [d.name for d in directions()] == ["bthsa-yrd", "bthsa-bthsa", "yrd-bthsa", "yrd-yrd"]
     assert [d.name for d in directions(("yrd-bthsa",))] == ["yrd-bthsa", "yrd-yrd"]
