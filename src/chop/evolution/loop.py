@@ -7,7 +7,7 @@ worker was faster. So a run that was killed continues as if it had never stopped
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -28,9 +28,10 @@ from chop.evolution.agents import (
 from chop.evolution.errors import EvolutionError
 from chop.evolution.executors import Executor
 from chop.evolution.guidance import Trial
-from chop.evolution.journal import Journal, Record
+from chop.evolution.journal import Journal
 from chop.evolution.judging import Job, Verdict
 from chop.evolution.population import Candidate, sample_by_rank, survivors
+from chop.evolution.records import candidate_record, race_record, said_record, verdict_of
 from chop.evolution.space import Space
 from chop.text import parse
 
@@ -85,13 +86,29 @@ class State:
         return self.population[0]
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """A proposal in a race: the number it gets, and whose it is."""
+
+    number: int
+    agent: int
+    proposal: Proposal
+
+    def judged(self, iteration: int, verdict: Verdict, raw: tuple[float, ...]) -> Candidate:
+        made = self.proposal
+        return Candidate(
+            self.number, made.text, verdict.status, verdict.errors, raw, verdict.calls, parse(made.text).size,
+            made.parents, self.agent, made.move, iteration, verdict.reason,
+        )  # fmt: skip
+
+
 def dice(*name: object) -> Random:
     """Dice for one decision, the same whenever it is made."""
     return Random("/".join(map(str, name)))
 
 
 class Evolution:
-    """Races until the budget is spent; `step` by step, so that whoever watches can stop in between."""
+    """Races until the budget is spent, one at a time, so that whoever watches can stop in between."""
 
     def __init__(
         self,
@@ -119,8 +136,7 @@ class Evolution:
 
     def _start(self, text: str) -> Candidate:
         """The program evolution begins from; its errors are what all scores are relative to."""
-        proposal = Proposal(text, "start")
-        (first,) = self._judged(0, [(Agent(0, "start", ""), proposal, f"{self._plan.seed}/start")], [], 0)
+        (first,) = self._judged(0, [_Entry(0, 0, Proposal(text, "start"))], [])
         if first.status != "done":
             raise EvolutionError(f"the start program {text} fails on this task: {first.reason}")
         return first
@@ -138,19 +154,26 @@ class Evolution:
         running = elo.sample_by_rating(ratings, WORKING, dice(seed, i, "agents"))
         references = sample_by_rank(state.population, REFERENCES, dice(seed, i, "references"))
         said = self._asked(i, [state.agents[number] for number in running], references)
-        drawn = [
-            (state.agents[number], proposal, f"{seed}/{i}/{number}")
-            for number in running
-            for proposal in said[number].proposals
-        ]
-        new = self._judged(i, drawn, state.population, len(state.candidates))
-        floor = state.population[-1].value
-        by_number = {candidate.number: candidate for candidate in state.candidates}
+        proposed = [(number, proposal) for number in running for proposal in said[number].proposals]
+        first = len(state.candidates)
+        entries = [_Entry(first + k, number, proposal) for k, (number, proposal) in enumerate(proposed)]
+        new = self._judged(i, entries, state.population)
+        self._look_back(entries, new)
         state.candidates += new
         state.population = survivors([*state.population, *new])
         state.idle = 0 if new else state.idle + 1
-        best = self._settle(i, running, drawn, new, floor, by_number)
-        self._revise(i, best, said, references)
+        winner = self._rated(running, new)
+        born, gone = self._revised(winner, said[winner])
+        self._journal.write(race_record(i, references, winner, state.best, state.agents, born, gone))
+
+    def _look_back(self, entries: Sequence[_Entry], new: Sequence[Candidate]) -> None:
+        """Every agent learns what came of its proposals."""
+        state = self.state
+        known = {candidate.number: candidate for candidate in state.candidates}
+        floor = state.population[-1].value
+        for entry, candidate in zip(entries, new, strict=True):
+            trial = Trial(entry.proposal.move, entry.proposal.new_operators, _paid(candidate, floor, known))
+            state.agents[entry.agent] = looked_back(state.agents[entry.agent], [trial])
 
     def _asked(self, i: int, agents: Sequence[Agent], references: Sequence[Candidate]) -> dict[int, Said]:
         """What each agent proposes; nobody proposes what is known or what another has just proposed."""
@@ -171,37 +194,34 @@ class Evolution:
         """What an agent outside said: from the journal if it is there, since it may not say it again."""
         record = self._journal.stored("said", i, agent.number)
         if record is None:
-            record = _said_record(i, agent, proposer(agent, brief))
+            record = said_record(i, agent, proposer(agent, brief))
         self._journal.write(record)
         parents = tuple(candidate.number for candidate in brief.references)
-        return Said(
-            tuple(Proposal(text, agent.kind, parents) for text in record["programs"]), record["guidance"]
-        )
+        proposals = tuple(Proposal(text, agent.kind, parents) for text in record["programs"])
+        return Said(proposals, record["guidance"])
 
-    def _judged(
-        self,
-        i: int,
-        drawn: Sequence[tuple[Agent, Proposal, str]],
-        population: Sequence[Candidate],
-        first: int,
-    ) -> list[Candidate]:
+    def _judged(self, i: int, entries: Sequence[_Entry], population: Sequence[Candidate]) -> list[Candidate]:
         """Candidates with their verdicts, each written down before the next."""
-        known = [self._remembered(first + k, proposal) for k, (_, proposal, _) in enumerate(drawn)]
-        jobs = [
-            self._job(proposal.text, population)
-            for (_, proposal, _), verdict in zip(drawn, known, strict=True)
-            if verdict is None
-        ]
-        fresh = self._executor.run(jobs)
+        known = [self._remembered(entry) for entry in entries]
+        missing = [entry for entry, verdict in zip(entries, known, strict=True) if verdict is None]
+        fresh = self._executor.run([self._job(entry.proposal.text, population) for entry in missing])
         found = []
-        for k, (agent, proposal, stream) in enumerate(drawn):
-            verdict = known[k] or next(fresh)
-            candidate = self._candidate(first + k, i, agent, proposal, verdict)
-            self._journal.write(self._record(candidate, stream, verdict))
+        for entry, verdict in zip(entries, known, strict=True):
+            verdict = verdict or next(fresh)
+            self._raw = self._raw or verdict.errors
+            candidate = entry.judged(i, verdict, self._raw)
+            stream = f"{self._plan.seed}/{i}/{entry.agent}"
+            self._journal.write(candidate_record(candidate, stream, verdict.seconds, self._hashes))
             found.append(candidate)
         return found
 
+    def _remembered(self, entry: _Entry) -> Verdict | None:
+        record = self._journal.stored("candidate", entry.number)
+        same = record is not None and record["program"] == entry.proposal.text
+        return verdict_of(record) if record is not None and same else None
+
     def _job(self, text: str, population: Sequence[Candidate]) -> Job:
+        """What a candidate is up against: nothing, for the first."""
         if not population:
             return Job(text)
         program = parse(text)
@@ -209,86 +229,33 @@ class Evolution:
         rivals = [(c.number, c.errors) for c in population if c.size <= size and c.calls <= calls]
         return Job(text, population[min(BAR, len(population) - 1)].errors, tuple(rivals))
 
-    def _remembered(self, number: int, proposal: Proposal) -> Verdict | None:
-        record = self._journal.stored("candidate", number)
-        if record is None or record["program"] != proposal.text:
-            return None
-        return Verdict(
-            record["status"], tuple(record["errors"]), record["calls"], record["reason"],
-            record.get("clock", {}).get("seconds", 0.0),
-        )  # fmt: skip
-
-    def _candidate(
-        self, number: int, i: int, agent: Agent, proposal: Proposal, verdict: Verdict
-    ) -> Candidate:
-        if not self._raw:
-            self._raw = verdict.errors
-        made = Candidate(
-            number, proposal.text, verdict.status, verdict.errors, self._raw, verdict.calls, 0,
-            proposal.parents, agent.number, proposal.move, i, verdict.reason,
-        )  # fmt: skip
-        return replace(made, size=made.program().size)
-
-    def _record(self, candidate: Candidate, stream: str, verdict: Verdict) -> Record:
-        return {
-            "kind": "candidate", "candidate": candidate.number, "iteration": candidate.iteration,
-            "agent": candidate.agent, "move": candidate.move, "parents": list(candidate.parents),
-            "stream": stream, "program": candidate.text, "size": candidate.size, "calls": candidate.calls,
-            "status": candidate.status, "reason": candidate.reason, "fitness": _digits(candidate.fitness),
-            "errors": list(candidate.errors), **self._hashes, "clock": {"seconds": verdict.seconds},
-        }  # fmt: skip
-
-    def _settle(
-        self,
-        i: int,
-        running: Sequence[int],
-        drawn: Sequence[tuple[Agent, Proposal, str]],
-        new: Sequence[Candidate],
-        floor: float,
-        by_number: Mapping[int, Candidate],
-    ) -> int:
-        """Ratings and records after a race; the agent that won it."""
-        state = self.state
-        worst: tuple[Any, ...] = (9,)
-        ranks: dict[int, tuple[Any, ...]] = dict.fromkeys(running, worst)
-        for candidate in new:
-            ranks[candidate.agent] = min(ranks[candidate.agent], candidate.rank)
+    def _rated(self, running: Sequence[int], new: Sequence[Candidate]) -> int:
+        """New ratings for those who ran, by the best candidate of each; the agent that won."""
+        agents = self.state.agents
+        none: tuple[Any, ...] = (9,)  # behind every rank
+        ranks = {number: min((c.rank for c in new if c.agent == number), default=none) for number in running}
         order = sorted(set(ranks.values()))
         places = {number: 1 + order.index(rank) for number, rank in ranks.items()}
-        ratings = elo.updated({number: state.agents[number].rating for number in running}, places)
+        after = elo.updated({number: agents[number].rating for number in running}, places)
         for number in running:
-            trials = [
-                Trial(proposal.move, proposal.new_operators, _paid(candidate, floor, by_number))
-                for (agent, proposal, _), candidate in zip(drawn, new, strict=True)
-                if agent.number == number
-            ]
-            agent = looked_back(state.agents[number], trials)
-            state.agents[number] = replace(agent, rating=ratings[number])
+            agents[number] = replace(agents[number], rating=after[number])
         return min(running, key=lambda number: (places[number], number))
 
-    def _revise(self, i: int, winner: int, said: Mapping[int, Said], references: Sequence[Candidate]) -> None:
+    def _revised(self, winner: int, said: Said) -> tuple[list[Agent], list[int]]:
         """The winner may have a child; with too many agents, the worst of the others goes."""
         state = self.state
-        born, gone = [], []
-        child = child_of(state.agents[winner], len(state.kinds) + 1, said.get(winner))
-        if child is not None:
-            state.kinds[child.number] = child.kind
-            state.agents[winner] = replace(state.agents[winner], trials=())
-            state.agents[child.number] = child
-            born.append(child.to_json())
-            if len(state.agents) > MOST_AGENTS:
-                rest = [n for n in state.agents if n not in (winner, child.number)]
-                last = min(rest, key=lambda number: (state.agents[number].rating, number))
-                del state.agents[last]
-                gone.append(last)
-        self._journal.write(
-            {
-                "kind": "race", "iteration": i, "references": [c.number for c in references],
-                "winner": winner, "best": state.best.number, "value": _digits(state.best.value),
-                "ratings": {str(n): _digits(agent.rating) for n, agent in sorted(state.agents.items())},
-                "born": born, "gone": gone,
-            }
-        )  # fmt: skip
+        child = child_of(state.agents[winner], len(state.kinds) + 1, said)
+        if child is None:
+            return [], []
+        state.kinds[child.number] = child.kind
+        state.agents[winner] = replace(state.agents[winner], trials=())
+        state.agents[child.number] = child
+        if len(state.agents) <= MOST_AGENTS:
+            return [child], []
+        rest = [number for number in state.agents if number not in (winner, child.number)]
+        last = min(rest, key=lambda number: (state.agents[number].rating, number))
+        del state.agents[last]
+        return [child], [last]
 
 
 def _paid(candidate: Candidate, floor: float, known: Mapping[int, Candidate]) -> bool:
@@ -297,19 +264,4 @@ def _paid(candidate: Candidate, floor: float, known: Mapping[int, Candidate]) ->
     return candidate.status == "done" and candidate.value > before + GAIN
 
 
-def _said_record(i: int, agent: Agent, said: Said) -> Record:
-    return {
-        "kind": "said", "iteration": i, "agent": agent.number,
-        "programs": [proposal.text for proposal in said.proposals], "guidance": said.guidance,
-        "notes": dict(said.notes),
-    }  # fmt: skip
-
-
-def _digits(value: float) -> float | None:
-    """A number for people, in few digits; None where there is none."""
-    return float(f"{value:.9g}") if abs(value) < float("inf") else None
-
-
-Watcher = Callable[[State], None]
-
-__all__ = ["PROPOSALS", "Evolution", "Plan", "State", "Watcher", "dice"]
+__all__ = ["PROPOSALS", "Evolution", "Plan", "State", "dice"]
