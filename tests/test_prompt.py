@@ -677,3 +677,29 @@ def test_a_copy_with_other_examples_does_not_claim_their_origin():
     child = make_prompt(0).held_out(pad=True)
     assert child.origin is not None
     assert dataclasses.replace(child, inputs=child.outputs).origin is None
+
+
+@pytest.mark.parametrize("edges", [3, 40])
+def test_neighbours_by_list_and_by_matrix_are_the_same(edges: int) -> None:
+    """Dense graphs are multiplied by, sparse ones gathered; a bad value reaches its neighbours only."""
+    stream = torch.Generator().manual_seed(edges)
+    graph = Graph(torch.randint(0, 12, (2, edges), generator=stream), 12)
+    assert (graph._matrix is None) == (edges == 3)
+    field = torch.randn(2, 12, 3, generator=stream, dtype=torch.float64)
+    weight = torch.rand(2, 12, 3, generator=stream, dtype=torch.float64).round()
+    linked = torch.zeros(12, 12, dtype=torch.bool)
+    linked[graph.edges[0], graph.edges[1]] = linked[graph.edges[1], graph.edges[0]] = True
+    linked.fill_diagonal_(False)
+    for shares in (None, weight):
+        expected = field.clone()
+        for point in range(12):
+            near = linked[point]
+            share = torch.ones_like(field) if shares is None else shares
+            total = share[:, near].sum(dim=1)
+            mean = (share * field)[:, near].sum(dim=1) / total
+            expected[:, point] = torch.where(total > 0, mean, field[:, point])
+        torch.testing.assert_close(graph.average(field, shares), expected)
+    field[0, 0, 0] = torch.inf
+    bad = ~torch.isfinite(graph.average(field)[0, :, 0])
+    own = ~linked[0].any()
+    assert bad.tolist() == (linked[0] | (torch.arange(12) == 0) & own).tolist()

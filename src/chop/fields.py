@@ -134,21 +134,38 @@ class Graph:
             to, source = torch.unique(both, dim=1) if both.numel() else both
             return to, source, torch.bincount(to, minlength=self.size)
 
+    @cached_property
+    def _matrix(self) -> Tensor | None:
+        """``(size, size)`` of zeros and ones, if the graph is small and dense enough to be multiplied by."""
+        to, source, _ = self._neighbours
+        if self.size > 2048 or 16 * to.numel() < self.size**2:
+            return None
+        with torch.inference_mode(False):
+            matrix = torch.zeros(self.size, self.size)
+            matrix[to, source] = 1.0
+            return matrix
+
+    def _summed(self, field: Tensor) -> Tensor:
+        """Each point's sum over its neighbours."""
+        # Zero times infinity is not a number: a bad value would reach points that are no neighbours.
+        if self._matrix is not None and bool(torch.isfinite(field).all()):
+            return self._matrix.to(field.device, field.dtype) @ field
+        to, source, _ = (part.to(field.device) for part in self._neighbours)
+        return torch.zeros_like(field).index_add_(-2, to, field.index_select(-2, source))
+
     def average(self, field: Tensor, weight: Tensor | None = None) -> Tensor:
         """Each point's mean over its neighbours; ``field`` is ``(..., size, c)``.
 
         A point without neighbours keeps its own value. With ``weight`` (same shape, 0 or more) the
         mean is weighted; where no neighbour has weight the point keeps its own value too.
         """
-        to, source, degree = (part.to(field.device) for part in self._neighbours)
         if weight is None:
-            total = torch.zeros_like(field).index_add_(-2, to, field.index_select(-2, source))
-            count = degree.to(field.dtype).unsqueeze(-1).expand_as(field)
+            total = self._summed(field)
+            degree = self._neighbours[2].to(field.device, field.dtype)
+            count = degree.unsqueeze(-1).expand_as(field)
         else:
             weight = weight.to(field.dtype)
-            gathered = (field * weight).index_select(-2, source)
-            total = torch.zeros_like(field).index_add_(-2, to, gathered)
-            count = torch.zeros_like(field).index_add_(-2, to, weight.index_select(-2, source))
+            total, count = self._summed(field * weight), self._summed(weight)
         return torch.where(count > 0, total / count.clamp(min=torch.finfo(field.dtype).tiny), field)
 
 

@@ -18,7 +18,7 @@ LONGEST = max(LEADS)
 POLLUTANTS = ("PM2.5", "O3")
 WRITTEN = {"PM2.5": "PM₂.₅", "O3": "O₃"}
 EXAMPLE_YEARS = 2
-CHUNK = 8
+CHUNK = 32
 """Questions of one piece of work. Fixed: numbers do not depend on how the work is cut."""
 
 RAW = TEXTS["raw"]
