@@ -36,6 +36,8 @@ RAW_LOOK = Look("Raw ICON", "#d55e00", "", "--")
 PROGRAM_LOOK = Look("CHOP", "#0072b2", "////", "-")
 BEST_LOOK = Look("best of the grid", "#009e73", "....", "-.")
 FLAT_LOOK = Look("the query's mean, no network", "#666666", "", ":")
+WORST_SHOWN = -150
+"""Reductions (percent) below this are told in words: they would squeeze all others together."""
 
 
 def figures(results: Results) -> dict[str, Figure]:
@@ -258,15 +260,21 @@ def _ablation(results: Results) -> Figure | None:
     for ax, (name, values) in zip(axes, panels, strict=True):
         for row, found in enumerate(values.values()):
             color = PROGRAM_LOOK.color if row == 0 else "#56606b"
-            ax.plot(found, [row] * len(found), "o", color=color, markersize=5, alpha=0.6)
-            ax.plot([np.mean(found)], [row], "|", color=INK, markersize=16, markeredgewidth=2)
+            shown = [value for value in found if value >= WORST_SHOWN]
+            ax.plot(shown, [row] * len(shown), "o", color=color, markersize=5, alpha=0.6)
+            if np.mean(found) >= WORST_SHOWN:
+                ax.plot([np.mean(found)], [row], "|", color=INK, markersize=16, markeredgewidth=2)
+            if len(shown) < len(found):
+                words = f"◂ {len(found) - len(shown)} more, down to {min(found):.0f} %"
+                ax.text(
+                    0.01, row - 0.22, words, fontsize=7.5, color=color, transform=ax.get_yaxis_transform()
+                )
         ax.axvline(0, color=INK, linewidth=0.8)
         ax.set_yticks(range(len(values)), list(values))
         ax.invert_yaxis()
         ax.set_xlabel("reduction of the mean error (%); mark: a condition, bar: their mean", fontsize=9)
         ax.set_title(name, fontsize=10, color=INK)
         ax.grid(axis="x", color="#dddddd", linewidth=0.6)
-        ax.set_xlim(left=max(ax.get_xlim()[0], -150))
     figure.suptitle("What carries the gain: each operator removed in turn", fontsize=11, color=INK)
     return figure
 
