@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from chop.bench.air.conditions import CHUNK, METHODS, Direction, Split, directions
@@ -137,17 +138,20 @@ def check(store: Store, setting: Setting) -> None:
 
 
 def missing(bench: Run, store: Store) -> Iterator[Job]:
-    """What is still to do. The paper's methods of a few questions share answers: they are done together."""
-    for direction in bench.asked:
-        for hours in chunks(store.asked[direction.region].hours):
-            main = [m for m in direction.methods if not _done(store, direction, hours, m)]
-            own = [m for m in bench.programs if direction.carried and m not in METHODS]
-            methods = [
-                *(direction.methods if main else ()),
-                *(m for m in own if not _done(store, direction, hours, m)),
-            ]
-            if methods:
-                yield Job(direction, hours, tuple(dict.fromkeys(methods)))
+    """What is still to do, all directions in turn: what a stopped run has finished serves every table.
+
+    The paper's methods of a few questions share answers: they are done together.
+    """
+    every = [[(d, hours) for hours in chunks(store.asked[d.region].hours)] for d in bench.asked]
+    for direction, hours in (piece for row in zip_longest(*every) for piece in row if piece is not None):
+        main = [m for m in direction.methods if not _done(store, direction, hours, m)]
+        own = [m for m in bench.programs if direction.carried and m not in METHODS]
+        methods = [
+            *(direction.methods if main else ()),
+            *(m for m in own if not _done(store, direction, hours, m)),
+        ]
+        if methods:
+            yield Job(direction, hours, tuple(dict.fromkeys(methods)))
 
 
 def chunks(hours: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

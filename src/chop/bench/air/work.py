@@ -24,6 +24,9 @@ from chop.text import parse
 if TYPE_CHECKING:
     from chop.problems.case import Case
 
+WHOLE = 2**30
+"""Prompt data of one call: a whole piece of work, because slices of a prompt are not remembered."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -100,7 +103,7 @@ def measured(method: str, network: Remembering, case: Case) -> Record:
     if method == YESTERDAY:
         values, calls = same_hour(case), 0
     else:
-        result = parse(method).run(network, case.prompt, trace=method == CHOP)
+        result = parse(method).run(network, case.prompt, trace=method == CHOP, max_bytes=WHOLE)
         values, calls = result.values, result.calls
         if result.trace is not None:
             found["weights"] = _weights(result.trace.root.notes["weights"])
