@@ -144,9 +144,9 @@ def test_hostile_answers_are_refused_in_bounded_time_and_memory(space, tmp_path,
     for form in ("PROGRAM: {}", "```\n{}\n```"):
         for text in hostile():
             tracemalloc.start()
-            begun = time.perf_counter()
+            begun = time.process_time()
             programs, guidance, _ = read_answer(form.replace("{}", text), asked)
-            seconds = time.perf_counter() - begun
+            seconds = time.process_time() - begun
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             assert programs == [], text[:80]
@@ -158,10 +158,10 @@ def test_hostile_answers_are_refused_in_bounded_time_and_memory(space, tmp_path,
 
 def test_a_flood_of_lines_is_cut(space):
     flood = "\n".join(f"PROGRAM: rescale(target=0.{i}) | icon" for i in range(1, 100_000))
-    begun = time.perf_counter()
+    begun = time.process_time()
     programs, _, _ = read_answer(flood, brief(space))
     assert len(programs) == 4
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
     _, guidance, _ = read_answer("GUIDANCE: " + "x\x07" * 100_000, brief(space))
     assert len(guidance) <= 1500
     assert guidance.isprintable()

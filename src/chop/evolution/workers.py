@@ -27,7 +27,7 @@ from chop.processes import begin_worker, one_thread
 
 LOOK = 0.2
 """Seconds between two looks at clocks and memory."""
-START = 300.0
+START = 900.0
 """Seconds a worker may take to load its task."""
 LIVES = 2
 """How many workers a candidate may take down before it is held to be the cause."""
