@@ -163,7 +163,8 @@ def as_json(results: Results, about: dict[str, Any]) -> dict[str, Any]:
         records = results.records(condition, method)
         if records is None:
             continue
-        columns: Sequence[str] = ("error", "in_context", "ms", "curve")
+        # A grid has many rollouts and only their last error counts; the steps stay in the store.
+        columns: Sequence[str] = ("error", "in_context", "ms", *(["curve"] if entry.group != "grid" else []))
         measured.append(
             {
                 "condition": condition,
