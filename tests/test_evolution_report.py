@@ -87,6 +87,7 @@ def test_ctrl_c_is_an_ordinary_end(tmp_path):
          "--workers", "1"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # shells may ignore it
     )  # fmt: skip
     journal = tmp_path / "here" / FILE
     while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 5):

@@ -28,5 +28,5 @@ def model(prompt):
 
 prompt = make_prompt(1, batch=(4,), points=8, dtype=torch.float32)
 task = Task(
-    "broken", model, Case(prompt, prompt.query.values), limits=Limits(seconds=3.0, memory=1200), start="icon"
+    "broken", model, Case(prompt, prompt.query.values), limits=Limits(seconds=10.0, memory=1200), start="icon"
 )
