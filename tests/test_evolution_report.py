@@ -82,12 +82,16 @@ def test_the_command_searches_reports_and_continues(run, tmp_path):
 
 
 def test_ctrl_c_is_an_ordinary_end(tmp_path):
+    # A shell that starts jobs in the background has them ignore Ctrl-C, and a child inherits that.
+    heeding = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from chop.cli import main; sys.exit(main())"
+    )
     process = subprocess.Popen(
-        [sys.executable, "-m", "chop.cli", "evolve", "--task", TOY, "--budget", "20000", "--out", "here",
+        [sys.executable, "-c", heeding, "evolve", "--task", TOY, "--budget", "20000", "--out", "here",
          "--workers", "1"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # shells may ignore it
     )  # fmt: skip
     journal = tmp_path / "here" / FILE
     while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 5):
