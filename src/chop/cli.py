@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -110,7 +111,9 @@ def operators(
         if name is None:
             typer.echo(f"{key:18} {operator.role:11} {operator.summary()}")
         elif key == name:
-            typer.echo(f"{key} ({operator.role})\n\n{operator.__doc__}\nLaw: {operator.law}")
+            typer.echo(f"{key} ({operator.role})\n\n{inspect.getdoc(operator)}\n\nLaw: {operator.law}")
+            if operator.helps:
+                typer.echo(f"Helps {operator.helps}.")
             for option, param in operator.params().items():
                 typer.echo(f"  {option:12} {param.doc} ({param.allowed})")
 

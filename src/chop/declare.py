@@ -124,6 +124,8 @@ class Operator(ABC):
     role: ClassVar[Role]
     law: ClassVar[str] = ""
     """What always holds of it, in one sentence; the conformance suites test it."""
+    helps: ClassVar[str] = ""
+    """When it pays, as the end of a sentence that begins with "Helps"."""
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):

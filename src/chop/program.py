@@ -207,6 +207,9 @@ class Icon(Program):
     name: ClassVar[str] = "icon"
     kind: ClassVar[StageKind] = "leaf"
     law: ClassVar[str] = "Bit-equal to the bare model."
+    helps: ClassVar[str] = (
+        "when the question is like those the model was trained on; all other operators are built around it"
+    )
 
     def plan(self, prompt: Prompt) -> Steps:
         (values,) = yield [Call(prompt)]

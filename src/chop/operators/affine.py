@@ -57,11 +57,12 @@ class Rescale(Transform):
     ``center="auto"`` is the paper's rule for mean-field control: non-negative prompts are only scaled,
     by their root mean square, so that they stay non-negative; sign-changing ones are centred at their
     mean and scaled by their sample standard deviation. ``center="mean"`` does the latter always, as
-    CHOP(Conservation) does. Helps when the values lie outside the range the model was trained on.
+    CHOP(Conservation) does.
     """
 
     name: ClassVar[str] = "rescale"
     law: ClassVar[str] = "The way back undoes the way there; the mapped prompt has the target spread."
+    helps: ClassVar[str] = "when the values lie outside the range the model was trained on"
     center: str = choice("auto", ("auto", "mean"), "which rule gives centre and scale")
     target: float = number(1.0, 0.01, 100.0, "spread of the mapped prompt; a model may be at home at another")
 
@@ -77,11 +78,12 @@ class Normalize(Transform):
     """VICON's prompt normalisation: channelwise mean and standard deviation of the example inputs.
 
     The same affine map takes inputs and outputs; ``separate`` gives outputs their own statistics, which
-    is needed where they have other channels or units. Helps when channels have different units.
+    is needed where they have other channels or units.
     """
 
     name: ClassVar[str] = "normalize"
     law: ClassVar[str] = "The way back undoes the way there; mapped inputs have mean 0 and deviation 1."
+    helps: ClassVar[str] = "when channels have different units"
     separate: bool = flag(False, "outputs are normalised by their own statistics")
 
     def fit(self, prompt: Prompt) -> Frame:
@@ -112,6 +114,7 @@ class Minmax(Transform):
 
     name: ClassVar[str] = "minmax"
     law: ClassVar[str] = "The way back undoes the way there; mapped values lie in [-1, 1]."
+    helps: ClassVar[str] = "when a model was trained on values in [-1, 1]"
 
     def fit(self, prompt: Prompt) -> Frame:
         visible = Visible(prompt)
@@ -128,6 +131,7 @@ class Flip(Transform):
 
     name: ClassVar[str] = "flip"
     law: ClassVar[str] = "Its own inverse."
+    helps: ClassVar[str] = "when a model knows one sign better, and as a second view in an average"
 
     def fit(self, prompt: Prompt) -> Frame:
         one = torch.ones((), dtype=prompt.dtype, device=prompt.device).reshape(1, 1)

@@ -18,12 +18,14 @@ from chop.prompt import Prompt
 class Increment(Transform):
     """Asks the model for the change y - x instead of y.
 
-    Needs outputs on the grid and with the channels of their inputs. Helps when an output is close to
-    its input and the model's error is in proportion to what it predicts.
+    Needs outputs on the grid and with the channels of their inputs.
     """
 
     name: ClassVar[str] = "increment"
     law: ClassVar[str] = "The way back undoes the way there: each answer has its own input added."
+    helps: ClassVar[str] = (
+        "when an output is close to its input and the model's error is in proportion to what it predicts"
+    )
 
     def fit(self, prompt: Prompt) -> Frame:
         if prompt.inputs.channels != prompt.outputs.channels:
@@ -50,12 +52,12 @@ class NearestExamples(Transform):
     """Keeps the k examples whose inputs are closest to the query, in their order.
 
     Closeness is the Air distance: mean squared difference, each feature scaled by its standard
-    deviation. A prompt with at most k examples stays as it is. Helps when some examples are far from
-    the question.
+    deviation. A prompt with at most k examples stays as it is.
     """
 
     name: ClassVar[str] = "nearest_examples"
     law: ClassVar[str] = "The answer is not changed on the way back; with k at least D nothing is."
+    helps: ClassVar[str] = "when some examples are far from the question"
     carries_held_out: ClassVar[bool] = False  # a left-out pair has no answer to be mapped back
     k: int = whole(3, 1, 64, "how many examples stay")
 

@@ -25,12 +25,12 @@ class MovingFrame(Transform):
     The shift is the cyclic one, at most a quarter of the grid, that best takes the input of the latest
     example to its output (means removed; the smallest on ties). The answer, one step after the query,
     is shifted back. ``shift="spectral"`` refines the shift below the grid spacing and moves fields by
-    their Fourier phases. Needs all fields on one regular periodic grid. Helps when transport hides a
-    change of shape that the model could predict.
+    their Fourier phases. Needs all fields on one regular periodic grid.
     """
 
     name: ClassVar[str] = "moving_frame"
     law: ClassVar[str] = "The way back undoes the way there, for every time index."
+    helps: ClassVar[str] = "when transport hides a change of shape that the model could predict"
     shift: str = choice("grid", ("grid", "spectral"), "whole grid points, or fractions by Fourier phases")
 
     def fit(self, prompt: Prompt) -> Frame:
@@ -71,6 +71,7 @@ class Reflect(Transform):
 
     name: ClassVar[str] = "reflect"
     law: ClassVar[str] = "The way back undoes the way there."
+    helps: ClassVar[str] = "as a second view of the same operator in an average: the two err differently"
 
     def fit(self, prompt: Prompt) -> Frame:
         axis = _periodic_axis(prompt, self.name)

@@ -26,6 +26,7 @@ class LastFrame(Leaf):
 
     name: ClassVar[str] = "last_frame"
     law: ClassVar[str] = "Depends on the query's last frame only."
+    helps: ClassVar[str] = "at short leads, where little has changed yet, and as a candidate of combine"
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         return _frame(prompt, self.name, last=True), {}
@@ -41,6 +42,7 @@ class FirstFrame(Leaf):
 
     name: ClassVar[str] = "first_frame"
     law: ClassVar[str] = "Depends on the query's first frame only."
+    helps: ClassVar[str] = "where days repeat themselves, and as a candidate of combine"
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         return _frame(prompt, self.name, last=False), {}
@@ -53,6 +55,7 @@ class CopyQuery(Leaf):
 
     name: ClassVar[str] = "copy_query"
     law: ClassVar[str] = "Equal to the query where the grids coincide."
+    helps: ClassVar[str] = "over short steps, as what a model has to beat and as a fallback of select"
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         _need_same_channels(prompt, self.name)
@@ -69,6 +72,7 @@ class QueryMean(Leaf):
 
     name: ClassVar[str] = "query_mean"
     law: ClassVar[str] = "Flat, with the query's mean in every channel."
+    helps: ClassVar[str] = "in long rollouts of a conserved quantity, once phases are lost"
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         _need_same_channels(prompt, self.name)
@@ -82,6 +86,7 @@ class MeanOutput(Leaf):
 
     name: ClassVar[str] = "mean_output"
     law: ClassVar[str] = "Does not depend on the query."
+    helps: ClassVar[str] = "when the answer hardly depends on the query, and as a calm candidate of combine"
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         values, observed = outputs_at(prompt)
@@ -100,6 +105,7 @@ class NearestOutput(Leaf):
 
     name: ClassVar[str] = "nearest_output"
     law: ClassVar[str] = "Always one of the example outputs."
+    helps: ClassVar[str] = "when one of the examples is almost the question itself"
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         values, _ = outputs_at(prompt)
@@ -119,6 +125,7 @@ class Ridge(Leaf):
 
     name: ClassVar[str] = "ridge"
     law: ClassVar[str] = "Exact on an affine operator's examples as strength goes to 0."
+    helps: ClassVar[str] = "when the operator is close to linear; then no network is needed"
     strength: float = number(1e-3, 1e-8, 1e3, "regularisation, relative to the size of the inputs")
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:

@@ -25,13 +25,14 @@ class Select(Validator):
     """The branch with the smallest in-context error, if it beats the last one, the fallback.
 
     An error that is not finite loses; on ties the first branch wins, and the fallback wins against
-    its equals. Helps when it is not known beforehand whether a route pays.
+    its equals.
     """
 
     name: ClassVar[str] = "select"
     law: ClassVar[str] = (
         "The answer is that of one branch, with an in-context error no larger than the last's."
     )
+    helps: ClassVar[str] = "when it is not known beforehand whether a route pays"
     branches: tuple[Program, ...] = programs("what is chosen from; the last is the fallback", at_least=2)
     pad: bool = flag(True, _PAD)
     gap: int = whole(0, 0, 8, _GAP)
@@ -62,11 +63,12 @@ class Combine(Validator):
     For each channel the weights minimise the in-context squared error over the simplex; a delete-one
     jackknife measures how far they can be trusted and shrinks them towards candidate 1 accordingly.
     Channels that are not listed keep candidate 1. Answers that are not finite become zero, as in the
-    paper. Helps when candidates err in different ways.
+    paper.
     """
 
     name: ClassVar[str] = "combine"
     law: ClassVar[str] = "The weights are non-negative and sum to 1; one candidate alone is unchanged."
+    helps: ClassVar[str] = "when candidates err in different ways"
     candidates: tuple[Program, ...] = programs("what is mixed; the first is the reference", at_least=1)
     channels: tuple[int, ...] = indices("channels to be mixed, each with its own weights; none listed: all")
     shrink: bool = flag(True, "shrink towards candidate 1 by the jackknife estimate")
@@ -121,6 +123,7 @@ class Average(Program):
     name: ClassVar[str] = "average"
     kind: ClassVar[StageKind] = "mixture"
     law: ClassVar[str] = "Does not depend on the order of its members, to rounding."
+    helps: ClassVar[str] = "when members err differently and the examples are too few to fit weights"
     members: tuple[Program, ...] = programs("what is averaged", at_least=1)
 
     def plan(self, prompt: Prompt) -> Steps:

@@ -22,6 +22,7 @@ class ConserveMean(Projection):
 
     name: ClassVar[str] = "conserve_mean"
     law: ClassVar[str] = "The answer's mean over its points is the query's; projecting twice changes nothing."
+    helps: ClassVar[str] = "when the equation conserves what the model lets drift, most of all in rollouts"
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         if prompt.query.channels != values.shape[-1]:
@@ -40,6 +41,7 @@ class Nonnegative(Projection):
 
     name: ClassVar[str] = "nonnegative"
     law: ClassVar[str] = "Nothing is below zero; projecting twice changes nothing."
+    helps: ClassVar[str] = "for densities and concentrations, where a negative number means nothing"
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         return values.clamp(min=0), {"raised": (values < 0).sum(dim=(-1, -2))}
@@ -55,6 +57,7 @@ class UnitMass(Projection):
 
     name: ClassVar[str] = "unit_mass"
     law: ClassVar[str] = "Each frame with positive mean gets mean 1; projecting twice changes nothing."
+    helps: ClassVar[str] = "for densities, whose mass is 1 whatever the model says"
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         axis = prompt.axis("t")
@@ -74,6 +77,7 @@ class WithinExamples(Projection):
 
     name: ClassVar[str] = "within_examples"
     law: ClassVar[str] = "Nothing lies outside the range seen; projecting twice changes nothing."
+    helps: ClassVar[str] = "when a model overshoots on questions that are like the examples"
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         outputs = prompt.outputs.values.flatten(-3, -2)
@@ -101,6 +105,7 @@ class BoundVariation(Projection):
     law: ClassVar[str] = (
         "The total variation is at most the query's, the mean stays; projecting twice changes nothing."
     )
+    helps: ClassVar[str] = "in long rollouts of conservation laws, where a network roughens step by step"
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         axes = prompt.axes or ()
@@ -129,6 +134,7 @@ class Finite(Projection):
 
     name: ClassVar[str] = "finite"
     law: ClassVar[str] = "Everything is finite; finite values are unchanged."
+    helps: ClassVar[str] = "when a number is wanted at any price; without it such an answer is rejected"
     fill: float = number(0.0, -1e6, 1e6, "what takes the place of a non-finite value")
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:

@@ -29,12 +29,12 @@ class Correct(Validator):
 
     Residuals of the held-out answers are averaged with weights that decay with the distance of their
     inputs from the query. One magnitude in [0, 1] is fitted by reconstructing each residual from the
-    others, and the correction is used only if that fit lowers the in-context error. Helps when the
-    model errs alike on like inputs.
+    others, and the correction is used only if that fit lowers the in-context error.
     """
 
     name: ClassVar[str] = "correct"
     law: ClassVar[str] = "With the gate, the in-context error reported is that of the fit, before the gate."
+    helps: ClassVar[str] = "when the model errs alike on like inputs"
     base: Program = program("what is corrected")
     weights: str = choice("similar", ("similar", "uniform"), "weights by likeness of inputs, or all equal")
     magnitude: float | None = number(None, 0.0, 1.0, "a fixed magnitude instead of the fitted one")
@@ -110,12 +110,12 @@ class Correct(Validator):
 class Debias(Validator):
     """Adds the mean error seen at the example inputs, as it is or averaged over neighbouring stations.
 
-    Helps against an error that is the same for all inputs, such as a bias of a region. Held-out
-    answers that are not finite count as zero, as in the paper.
+    Held-out answers that are not finite count as zero, as in the paper.
     """
 
     name: ClassVar[str] = "debias"
     law: ClassVar[str] = "Exact if the base errs by one fixed field."
+    helps: ClassVar[str] = "against an error that is the same for all inputs, such as a bias of a region"
     base: Program = program("what is corrected")
     smooth: str = choice("none", ("none", "graph"), "average the mean error over a station's neighbours")
     pad: bool = flag(False, _PAD)
