@@ -7,7 +7,7 @@ import pytest
 from chop.bench import paper
 from chop.bench.conditions import CONDITIONS, Selection
 from chop.bench.errors import BenchError
-from chop.bench.methods import CONSERVATION, CORR, FLAT, MFC, RAW
+from chop.bench.methods import BEST_EVOLVED, CONSERVATION, CORR, EVOLVED, FLAT, MFC, RAW
 from chop.bench.results import Results
 from chop.bench.store import FILE, About, Store
 from chop.bench.tables import markdown, tables
@@ -111,6 +111,21 @@ def test_evidence_of_transfer_comes_from_the_mfc_search(tmp_path, monkeypatch):
     ]
     assert "best of the grid" not in row
     assert row["its reduction"] == "-50.00 %"
+
+
+def test_evolved_programs_stand_beside_the_others(results):
+    text = BEST_EVOLVED["conservation"]
+    label = EVOLVED["conservation"][text]
+    with Store(results.store.folder, ABOUT) as store:
+        store.append(records("conservation/sin_cos", text, [0.05] * 4))
+        more = Results(store, Selection(("conservation", "mfc", "transfer"), cases=4))
+        row = row_with(more, "Evolved programs: conservation", "sin u − cos u")
+        (claimed,) = (t for t in tables(more) if t.title == "What is reached")
+    assert row["CHOP(Conservation)"] == "0.1000 (60 %)"
+    assert row[label] == "0.0500 (80 %)"
+    reached = {(cells[0].split(",")[0], cells[1]): cells[2:] for cells in claimed.rows}
+    assert reached["CHOP(Conservation)", "evolved"] == ["1 of 1", "80.0 % to 80.0 %", "yes"]
+    assert "Evolved" not in markdown(results, {})
 
 
 def test_rollouts_are_chosen_by_the_last_step_and_a_lost_one_disqualifies(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 import chop
 from chop import Field, Graph, ModelError, ProgramError, Prompt
+from chop.catalog import TEXTS
 from chop.declare import flag, number, program, programs
 from chop.errors import ChopError
 from chop.operators import (
@@ -187,7 +188,7 @@ TABLE = {
 @pytest.mark.parametrize("d", range(2, 8))
 @pytest.mark.parametrize("name", list(TABLE))
 def test_calls_are_the_table(name, d):
-    assert set(TABLE) == set(chop.programs)
+    assert set(TABLE) == set(TEXTS)
     made = chop.programs[name]
     dimensions, channels = (3, (3, 3)) if name == "air" else (1, (1, 1))
     prompt = make_prompt(d, batch=(2,), examples=d, dimensions=dimensions, channels=channels)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from chop.bench import paper
 from chop.bench.conditions import COST, DENSITY, FLUXES, LENGTHS, mapping, rollout, single
-from chop.bench.methods import CONSERVATION, CORR, MFC
+from chop.bench.methods import BEST_EVOLVED, CONSERVATION, CORR, MFC
 from chop.bench.results import Results
 
 Reductions = list[float | None]
@@ -23,8 +23,17 @@ class Claim:
     """With the paper's program; None where it was not measured."""
     best: Reductions
     """With the best program of a grid."""
-    searched: str = "best of the grid"
-    """Whose best program that is."""
+    evolved: Reductions
+    """With the best of the programs that `chop evolve` found."""
+    transferred: bool = False
+    """Both were searched for on another problem: for mean-field control."""
+
+    def found(self) -> list[tuple[str, Reductions]]:
+        """Whose program, and its reductions."""
+        best, evolved = "best of the grid", "evolved"
+        if self.transferred:
+            best, evolved = TRANSFERRED, "evolved for MFC, transferred"
+        return [("the paper's program", self.paper), (best, self.best), (evolved, self.evolved)]
 
     def holds(self, reduction: float) -> bool:
         """At least the least; where that is 0, more."""
@@ -51,14 +60,17 @@ def claims(results: Results) -> list[Claim]:
             continue
         least = paper.LEAST[key]
         best = results.chosen.get(problem)
+        # Evolution judges single steps; its program is asked for rollouts all the same.
+        evolved = BEST_EVOLVED.get("conservation" if problem == "rollout" else problem)
         found.append(
             Claim(
                 f"{words}: {f'at least {least:g} %' if least else 'lower'}",
                 least,
                 _reductions(results, names, method),
                 [] if best is None else _reductions(results, names, best),
+                [] if evolved is None else _reductions(results, names, evolved),
                 # Evidence of transfer must come from a search elsewhere: on mean-field control.
-                *((TRANSFERRED,) if key == "transfer" else ()),
+                transferred=key == "transfer",
             )
         )
     return found

@@ -16,8 +16,10 @@ from chop.bench.methods import (
     ABLATED,
     ABLATIONS,
     BASELINES,
+    BEST_EVOLVED,
     CONSERVATION,
     CORR,
+    EVOLVED,
     FINE_TUNING,
     FLAT,
     MFC,
@@ -38,7 +40,7 @@ LENGTHS = (0.5, 0.3, 0.1)
 DENSITY, COST = ("g_1to1", "g_1to2", "g_2to2"), ("rho_1to1", "rho_1to2")
 STEPS = 144
 SUITES = ("conservation", "mfc", "transfer")
-GROUPS = ("main", "best", "rollout", "ablations", "baselines", "finetuning")
+GROUPS = ("main", "best", "evolved", "rollout", "ablations", "baselines", "finetuning")
 DEFAULT_GROUPS = GROUPS[:-1]
 PROMPTS_VALIDATED = 100
 """In-context errors are taken on the first questions of a condition: they cost D more evaluations."""
@@ -203,6 +205,14 @@ def _wanted(selection: Selection, chosen: Mapping[str, str]) -> _Wanted:
         if "transfer" in suites and "mfc" in chosen:
             for name in singles:
                 yield "best", name, chosen["mfc"], None
+    if "evolved" in groups:
+        for problem in problems:
+            for text in EVOLVED[problem]:
+                for name in at_once[problem]:
+                    yield "evolved", name, text, None
+        if "transfer" in suites and "mfc" in BEST_EVOLVED:
+            for name in singles:
+                yield "evolved", name, BEST_EVOLVED["mfc"], None
     rolls = [rollout(flux) for flux in FLUXES] if "conservation" in suites and "rollout" in groups else []
     for method in (RAW, CONSERVATION, FLAT):
         for name in rolls:
@@ -220,6 +230,9 @@ def _wanted(selection: Selection, chosen: Mapping[str, str]) -> _Wanted:
         for name in rolls:
             if "rollout" in chosen:
                 yield "rollout", name, chosen["rollout"], None
+    if rolls and "evolved" in groups and "conservation" in BEST_EVOLVED:
+        for name in rolls:
+            yield "rollout", name, BEST_EVOLVED["conservation"], None
     if "finetuning" in groups:
         for problem in problems:
             for name in at_once[problem]:

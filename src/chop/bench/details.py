@@ -8,7 +8,18 @@ import numpy as np
 
 from chop.bench.cells import MISSING, Rows, Table, base_cell, mean_cell, reduction_cell
 from chop.bench.conditions import CONDITIONS, FLUXES, PROMPTS_VALIDATED, STEPS, entries, rollout
-from chop.bench.methods import ABLATED, BASELINES, CONSERVATION, CORR, FLAT, MFC, RAW, label_of
+from chop.bench.methods import (
+    ABLATED,
+    BASELINES,
+    BEST_EVOLVED,
+    CONSERVATION,
+    CORR,
+    EVOLVED,
+    FLAT,
+    MFC,
+    RAW,
+    label_of,
+)  # fmt: skip
 from chop.bench.results import SEARCHES, Results, ranking
 
 MILESTONES = (1, 10, 36, 72, STEPS)
@@ -56,6 +67,20 @@ def baselines(results: Results) -> Iterable[Table]:
         yield Table(made.title, said, made.head, [*made.rows, calls])
 
 
+def evolved(results: Results) -> Iterable[Table]:
+    """What `chop evolve` found from the bare model, every run, beside the programs above."""
+    for problem, runs in EVOLVED.items():
+        paper = {CONSERVATION: label_of(CONSERVATION)} if problem == "conservation" else {}
+        paper |= {MFC: label_of(MFC), CORR: label_of(CORR)} if problem == "mfc" else {}
+        chosen = {results.chosen[problem]: "best of the grid"} if problem in results.chosen else {}
+        columns = {RAW: "Raw ICON", **paper, **chosen, **runs}
+        written = "; ".join(f"{label.removeprefix('evolved, ')} `{text}`" for text, label in runs.items())
+        said = f"Mean error and reduction, single step. Found on the evolution set alone: {written}."
+        made = _side_by_side(results, f"Evolved programs: {problem}", said, columns, _cell, problem)
+        if set(runs.values()) & set(made.head):
+            yield made
+
+
 def fine_tuning(results: Results) -> Table:
     """Test-time fine-tuning, the best setting of each condition."""
     rows: Rows = []
@@ -83,6 +108,7 @@ def along_rollouts(results: Results) -> Table:
     """Mean errors on the way to the last step, where a flat answer is hard to beat."""
     methods = {RAW: label_of(RAW), CONSERVATION: label_of(CONSERVATION)}
     methods |= {results.chosen["rollout"]: "best of the grid"} if "rollout" in results.chosen else {}
+    methods |= {BEST_EVOLVED["conservation"]: "evolved"} if "conservation" in BEST_EVOLVED else {}
     methods |= {FLAT: label_of(FLAT)}
     rows: Rows = []
     for flux, label in FLUXES.items():
@@ -179,4 +205,6 @@ def _calls(results: Results, problem: str, method: str) -> str:
     return MISSING
 
 
-__all__ = ["ablations", "along_rollouts", "baselines", "fine_tuning", "in_context", "searches", "times"]
+__all__ = [
+    "ablations", "along_rollouts", "baselines", "evolved", "fine_tuning", "in_context", "searches", "times",
+]  # fmt: skip

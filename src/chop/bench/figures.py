@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chop.bench.conditions import COST, DENSITY, FLUXES, LENGTHS, mapping, rollout, single
-from chop.bench.methods import ABLATED, CONSERVATION, CORR, FLAT, MFC, RAW, label_of
+from chop.bench.methods import ABLATED, BEST_EVOLVED, CONSERVATION, CORR, FLAT, MFC, RAW, label_of
 from chop.bench.results import Results
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Look:
 RAW_LOOK = Look("Raw ICON", "#d55e00", "", "--")
 PROGRAM_LOOK = Look("CHOP", "#0072b2", "////", "-")
 BEST_LOOK = Look("best of the grid", "#009e73", "....", "-.")
+EVOLVED_LOOK = Look("evolved", "#cc79a7", "xxxx", (0, (4, 1, 1, 1, 1, 1)))
 FLAT_LOOK = Look("the query's mean, no network", "#666666", "", ":")
 WORST_SHOWN = -150
 """Reductions (percent) below this are told in words: they would squeeze all others together."""
@@ -47,26 +48,26 @@ def figures(results: Results) -> dict[str, Figure]:
         "conservation_boxes": _boxes(
             results,
             [("", [(label, single(flux)) for flux, label in FLUXES.items()])],
-            _methods(CONSERVATION, chosen.get("conservation")),
+            _methods(results, CONSERVATION, chosen.get("conservation"), BEST_EVOLVED.get("conservation")),
             "One step of conservation laws outside the training family",
         ),
         "rollout": _rollouts(results),
         "mfc_boxes": _boxes(
             results,
             [(_family(f), [(f"ℓ = {ell:g}", mapping(f, ell)) for ell in LENGTHS]) for f in (*DENSITY, *COST)],
-            _methods(MFC, chosen.get("mfc")),
+            _methods(results, MFC, chosen.get("mfc"), BEST_EVOLVED.get("mfc")),
             "Mean-field control at shorter length scales",
         ),
         "corr_boxes": _boxes(
             results,
             [(_family(f), [(f"ℓ = {ell:g}", mapping(f, ell)) for ell in LENGTHS]) for f in COST],
-            _methods(CORR, None),
+            _methods(results, CORR),
             "Cost to density: the residual correction alone",
         ),
         "transfer_boxes": _boxes(
             results,
             [("", [(label, single(flux)) for flux, label in FLUXES.items()])],
-            _methods(MFC, None),
+            _methods(results, MFC),
             "CHOP(MFC) transferred to the conservation network",
         )
         if "transfer" in results.selection.suites
@@ -88,10 +89,15 @@ def _family(name: str) -> str:
     return f"{'cost g' if kind == 'g' else 'density ρ(0)'} hidden, {shape.replace('to', ' → ')}"
 
 
-def _methods(program: str, best: str | None) -> list[tuple[str, Look]]:
+def _methods(
+    results: Results, program: str, best: str | None = None, evolved: str | None = None
+) -> list[tuple[str, Look]]:
     look = Look(label_of(program), PROGRAM_LOOK.color, PROGRAM_LOOK.hatch, PROGRAM_LOOK.dash)
-    found = [(RAW, RAW_LOOK), (program, look)]
-    return found if best is None or best in (RAW, program) else [*found, (best, BEST_LOOK)]
+    found = {RAW: RAW_LOOK, program: look}
+    for method, drawn in ((best, BEST_LOOK), (evolved, EVOLVED_LOOK)):
+        if method is not None and any(other == method for _, other in results.entries):
+            found.setdefault(method, drawn)
+    return list(found.items())
 
 
 _Panels = Sequence[tuple[str, Sequence[tuple[str, str]]]]
@@ -193,7 +199,7 @@ def _rollouts(results: Results) -> Figure | None:
     fluxes = [flux for flux in FLUXES if results.curve(rollout(flux), CONSERVATION) is not None]
     if not fluxes:
         return None
-    methods = _methods(CONSERVATION, results.chosen.get("rollout"))
+    methods = _methods(results, CONSERVATION, results.chosen.get("rollout"), BEST_EVOLVED.get("conservation"))
     if results.curve(rollout(fluxes[0]), FLAT) is not None:
         methods.append((FLAT, FLAT_LOOK))
     figure = new_figure(4.3 * len(fluxes) + 0.6, 3.9)

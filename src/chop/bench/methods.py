@@ -5,10 +5,9 @@ A method is program text, or ``@name`` for a baseline that no program expresses 
 
 from __future__ import annotations
 
-RAW = "icon"
-CONSERVATION = 'moving_frame | rescale(center="mean") | icon | conserve_mean'
-MFC = "select(correct(rescale | icon), icon)"
-CORR = "correct(icon)"
+from chop.catalog import FOUND, TEXTS, best_found
+
+RAW, CONSERVATION, MFC, CORR = (TEXTS[name] for name in ("raw", "conservation", "mfc", "corr"))
 FLAT = "query_mean"
 BAGGING = "@bag(12)"
 FINE_TUNING = ("@finetune(0.00003)", "@finetune(0.0003)", "@finetune(0.001)")
@@ -58,6 +57,13 @@ LABELS = {
     FLAT: "the query's mean",
     **{method: f"fine-tuning, rate {float(method[10:-1]):g}" for method in FINE_TUNING},
 }
+
+EVOLVED: dict[str, dict[str, str]] = {
+    problem: {found.text: f"evolved, seed {found.seed}" for found in FOUND if found.task == problem}
+    for problem in ("conservation", "mfc")
+}
+"""What `chop evolve` found on each problem's evolution set, by the seed of the run."""
+BEST_EVOLVED = {problem: best_found(problem).text for problem, runs in EVOLVED.items() if runs}
 
 _SPECTRAL = 'moving_frame(shift="spectral")'
 _MIRRORS = "average(icon, flip | icon, reflect | icon, flip | reflect | icon)"
@@ -177,13 +183,13 @@ win by forgetting, and are no forecast before it.
 
 def label_of(method: str) -> str:
     """A short name for tables and legends."""
-    for table in (LABELS, *BASELINES.values()):
+    for table in (LABELS, *BASELINES.values(), *EVOLVED.values()):
         if method in table:
             return table[method]
     return method
 
 
 __all__ = [
-    "ABLATED", "ABLATIONS", "BAGGING", "BASELINES", "CONSERVATION", "CORR", "FINE_TUNING",
-    "FINE_TUNING_STEPS", "FLAT", "LABELS", "MFC", "RAW", "ROLLOUT_GRID", "grid", "label_of",
+    "ABLATED", "ABLATIONS", "BAGGING", "BASELINES", "BEST_EVOLVED", "CONSERVATION", "CORR", "EVOLVED",
+    "FINE_TUNING", "FINE_TUNING_STEPS", "FLAT", "LABELS", "MFC", "RAW", "ROLLOUT_GRID", "grid", "label_of",
 ]  # fmt: skip

@@ -20,7 +20,15 @@ from chop.bench.cells import (
 )
 from chop.bench.claims import TRANSFERRED, claims
 from chop.bench.conditions import COST, FAMILIES, FLUXES, LENGTHS, STEPS, mapping, rollout, single
-from chop.bench.details import ablations, along_rollouts, baselines, fine_tuning, in_context, searches
+from chop.bench.details import (
+    ablations,
+    along_rollouts,
+    baselines,
+    evolved,
+    fine_tuning,
+    in_context,
+    searches,
+)
 from chop.bench.methods import CONSERVATION, CORR, MFC
 from chop.bench.results import Results
 
@@ -40,6 +48,7 @@ def tables(results: Results) -> list[Table]:
         mean_field_control(results),
         components(results),
         transfer(results),
+        *evolved(results),
         *ablations(results),
         in_context(results),
         *baselines(results),
@@ -62,10 +71,10 @@ def markdown(results: Results, about: Mapping[str, str]) -> str:
 
 
 def claims_table(results: Results) -> Table:
-    """What is claimed, for the paper's program and for the best one of the grid."""
+    """What is claimed, for the paper's program, the best one of the grid and the one that evolved."""
     rows = []
     for claim in claims(results):
-        for whose, found in (("the paper's program", claim.paper), (claim.searched, claim.best)):
+        for whose, found in claim.found():
             values = [value for value in found if value is not None]
             if not values:
                 continue

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chop.icon.network import Icon
     from chop.problems.case import Case
 
-VALIDATED = ("main", "ablations", "best", "own")
+VALIDATED = ("main", "ablations", "best", "evolved", "own")
 """Groups whose programs are also asked for their in-context errors."""
 
 
