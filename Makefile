@@ -2,18 +2,24 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL := -m pip install --quiet --disable-pip-version-check
+PIP    := $(BIN)/python $(INSTALL) -c constraints.txt
+LOWEST := .venv-lowest
 # Small networks gain nothing from a second thread; two single-threaded test workers do.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help setup demo test check unit validity bench clean
+.PHONY: help setup demo test check unit docs test-lowest wheel-check extras-check validity bench clean
 
 help:
-	@echo "make demo      install what is needed and run the main job, with a picture"
-	@echo "make test      install what is needed and pass every check: ruff, types, tests"
-	@echo "make validity  kill a search thirty times and compare where it ends (minutes)"
-	@echo "make bench     measure speed ratios (minutes)"
-	@echo "make clean     remove the environment and everything made"
+	@echo "make demo          install what is needed and run the main job, with a picture"
+	@echo "make test          install what is needed and pass every check: ruff, types, tests"
+	@echo "make docs          install what is needed and build the documentation: docs/_build/html"
+	@echo "make test-lowest   pass the tests with the lowest supported versions of everything (minutes)"
+	@echo "make wheel-check   build the wheel, install it into an empty environment, use it there (minutes)"
+	@echo "make extras-check  the same with each extra, one by one (many minutes)"
+	@echo "make validity      kill a search thirty times and compare where it ends (minutes)"
+	@echo "make bench         measure speed ratios (minutes)"
+	@echo "make clean         remove the environment and everything made"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +30,10 @@ $(VENV)/.runtime: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e ".[dev]"
+	@touch $@ $(VENV)/.runtime
+
+$(VENV)/.docs: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e ".[docs]"
 	@touch $@ $(VENV)/.runtime
 
 setup: $(VENV)/.dev
@@ -41,6 +51,27 @@ check: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
+# The reference is made from the code first; any warning is an error.
+docs: $(VENV)/.docs
+	$(ONE_THREAD) $(BIN)/python -m chop.reference docs/reference --pictures
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+$(LOWEST)/.dev: pyproject.toml constraints-lowest.txt
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python $(INSTALL) -c constraints-lowest.txt -e ".[dev]"
+	@touch $@
+
+# Compiled kernels of one numba version are not for another.
+test-lowest: $(LOWEST)/.dev
+	NUMBA_CACHE_DIR=$(abspath $(LOWEST))/numba $(ONE_THREAD) $(LOWEST)/bin/python -m pytest -n 2 --dist worksteal
+
+wheel-check: $(BIN)/python
+	$(BIN)/python .ci/install_check.py
+
+extras-check: $(BIN)/python
+	$(BIN)/python .ci/install_check.py all
+
 validity: $(VENV)/.dev
 	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/test_evolution_run.py -k killed
 
@@ -48,4 +79,4 @@ bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do $(ONE_THREAD) $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis chop-demo
+	rm -rf $(VENV) $(LOWEST) build dist docs/_build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis chop-demo
