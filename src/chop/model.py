@@ -111,7 +111,10 @@ def from_jax(function: Callable[..., Any]) -> FrozenModel:
     JAX computes in float32 unless its ``jax_enable_x64`` is set; the answer comes back in the
     prompt's dtype.
     """
-    import jax
+    try:
+        import jax
+    except ModuleNotFoundError:
+        raise ModelError("a JAX function needs JAX: pip install 'chain-of-operators[jax]'") from None
 
     compiled = jax.jit(function)
 
