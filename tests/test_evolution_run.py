@@ -17,7 +17,8 @@ import chop
 from chop.evolution.errors import EvolutionError
 from chop.evolution.journal import FILE, FORMAT, Journal, comparable
 from chop.evolution.judging import Job, Judge
-from chop.evolution.loop import PROPOSALS
+from chop.evolution.loop import PROPOSALS, PRUNING
+from chop.evolution.moves import shorter
 from chop.evolution.run import evolve
 from chop.evolution.tasks import load_task
 from chop.lines import line_of, read_line
@@ -189,6 +190,21 @@ def test_a_journal_that_leads_elsewhere_is_refused(whole, tmp_path):
     (tmp_path / FILE).write_bytes(b"".join(map(line_of, lines)))
     with pytest.raises(EvolutionError, match="line 6: a candidate is stored"):
         evolve(TOY, BUDGET, out=tmp_path)
+
+
+def test_the_best_program_is_tried_without_each_of_its_parts(tmp_path):
+    found = evolve(TOY, 150, out=tmp_path)
+    pruned = [c for c in found.state.candidates if c.move == "prune"]
+    assert pruned
+    for candidate in pruned:
+        (parent,) = (found.state.candidates[number] for number in candidate.parents)
+        assert candidate.size < parent.size
+        assert candidate.text in map(str, shorter(parent.program()))
+        assert candidate.iteration % PRUNING == 0
+        before = [c for c in found.state.candidates if c.iteration < candidate.iteration]
+        assert parent == min(before, key=lambda c: c.rank)
+    random = evolve(TOY, 150, out=tmp_path / "random", agents="random")
+    assert not [c for c in random.state.candidates if c.move == "prune"]
 
 
 def test_journals_of_format_1_stay_readable(tmp_path):

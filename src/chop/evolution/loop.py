@@ -30,6 +30,7 @@ from chop.evolution.executors import Executor
 from chop.evolution.guidance import Trial
 from chop.evolution.journal import Journal
 from chop.evolution.judging import Job, Verdict
+from chop.evolution.moves import shorter
 from chop.evolution.population import Candidate, sample_by_rank, survivors
 from chop.evolution.records import candidate_record, race_record, said_record, verdict_of
 from chop.evolution.space import Space
@@ -44,6 +45,8 @@ PROPOSALS = 12
 MOST_AGENTS = 12
 BAR = 4
 """A candidate is given up when it is clearly worse than the survivor of this rank (or the last, at first)."""
+PRUNING = 8
+"""Every so many races the best program is tried without each of its parts, by nobody in particular."""
 STALLED = 30
 """Races without a new program after which the space is held to be exhausted."""
 GAIN = 1e-4
@@ -144,8 +147,31 @@ class Evolution:
     def races(self) -> Iterator[State]:
         """One race after the other, as long as a whole one fits the budget."""
         while len(self.state.candidates) + PROPOSALS <= self._plan.budget and self.state.idle < STALLED:
-            self._race()
+            if not self._prune():
+                self._race()
             yield self.state
+
+    def _prune(self) -> bool:
+        """The best program without each of its parts, as far as that was not tried: it may not need them."""
+        state, best = self.state, self.state.best
+        due = (state.iteration + 1) % PRUNING == 0 and self._plan.agents != ("random",)
+        known = {candidate.text for candidate in state.candidates}
+        fewer = [text for program in shorter(best.program()) if (text := str(program)) not in known]
+        if not due or not fewer:
+            return False
+        state.iteration += 1
+        first = len(state.candidates)
+        entries = [
+            _Entry(first + k, 0, Proposal(text, "prune", (best.number,)))
+            for k, text in enumerate(fewer[:PROPOSALS])
+        ]
+        self._kept(self._judged(state.iteration, entries, state.population))
+        self._journal.write(race_record(state.iteration, [best], 0, state.best, state.agents, [], []))
+        return True
+
+    def _kept(self, new: Sequence[Candidate]) -> None:
+        self.state.candidates += new
+        self.state.population = survivors([*self.state.population, *new])
 
     def _race(self) -> None:
         state, seed = self.state, self._plan.seed
@@ -159,8 +185,7 @@ class Evolution:
         entries = [_Entry(first + k, number, proposal) for k, (number, proposal) in enumerate(proposed)]
         new = self._judged(i, entries, state.population)
         self._look_back(entries, new)
-        state.candidates += new
-        state.population = survivors([*state.population, *new])
+        self._kept(new)
         state.idle = 0 if new else state.idle + 1
         winner = self._rated(running, new)
         born, gone = self._revised(winner, said[winner])

@@ -127,7 +127,7 @@ def _ablation(winner: Candidate, found: Findings) -> str:
 def _family(found: Findings, kinds: dict[int, str]) -> str:
     rows = []
     for c in reversed(found.family):
-        by = f"{c.move}, agent {c.agent} ({kinds.get(c.agent, 'start')})" if c.agent else "start"
+        by = f"{c.move}, agent {c.agent} ({kinds[c.agent]})" if c.agent else c.move
         parents = ", ".join(f"#{number}" for number in c.parents) or "–"
         rows.append(
             (f"#{c.number}", f"{c.fitness:.3f}", escape(by), parents, f"<code>{escape(c.text)}</code>")
