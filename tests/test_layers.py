@@ -6,6 +6,7 @@ import json
 import pkgutil
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -50,64 +51,143 @@ FILES = [
     *(HOME / "operators" / f"{name}.py" for name in OPERATORS),
 ]
 THIRD_PARTY = {"torch", "numpy"}
-ABOVE = {"bench", "cli", "demo", "evolution", "icon", "lines", "pictures", "problems", "processes", "testing"}
+STOREYS = [
+    set(LADDER),
+    {"exits", "lines", "processes", "terminal"},
+    {"pictures", "problems", "testing"},
+    {"icon"},
+    {"bench", "demo", "evolution", "files"},
+    {"cli"},
+    {"reference"},
+]
+"""The whole house, from the ground up: packages of one storey do not know one another."""
+DOORS = {
+    ("chop.program", "chop.pictures"),  # program.draw() and trace.plot() open a picture when they are called
+    ("chop.trace", "chop.pictures"),
+    ("chop.model", "jax"),  # from_jax
+}
+"""The only imports that go up, or out of the core's own needs; all inside functions."""
+ALL_FILES = sorted(HOME.rglob("*.py"))
 
 
-def imports(path):
-    """(module, whether it is imported when the file is) for every import in a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = []
+class Imports(ast.NodeVisitor):
+    """Modules a file imports: when it is imported itself, and when a function of it runs."""
 
-    def walk(node, at_once):
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Import):
-                found.extend((alias.name, at_once) for alias in child.names)
-            elif isinstance(child, ast.ImportFrom):
-                assert child.level == 0, f"{path.name}: relative import"
-                found.append((child.module, at_once))
-                if child.module == "chop":
-                    found.extend((f"chop.{alias.name}", at_once) for alias in child.names)
-            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            typing_only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
-            walk(child, at_once and not inside and not typing_only)
+    def __init__(self, path):
+        self.now, self.late = set(), set()
+        self.into = self.now
+        self.visit(ast.parse(path.read_text(encoding="utf-8"), str(path)))
 
-    walk(tree, True)
-    return found
+    def visit_Import(self, node):
+        self.into |= {alias.name for alias in node.names}
+
+    def visit_ImportFrom(self, node):
+        assert node.level == 0, "imports name the module in full"
+        inside = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
+        self.into |= inside or {node.module}
+
+    def visit_FunctionDef(self, node):
+        outside, self.into = self.into, self.late
+        self.generic_visit(node)
+        self.into = outside
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
+
+    def visit_If(self, node):
+        if "TYPE_CHECKING" not in ast.dump(node.test):  # what only a type checker reads is no import
+            self.generic_visit(node)
 
 
-def at_once(path):
-    return [module for module, now in imports(path) if now]
+def module_name(path):
+    parts = path.relative_to(HOME.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in ALL_FILES}
+IMPORTS = {name: Imports(path) for name, path in MODULES.items()}
+
+
+def ours(modules):
+    """Those of our modules that are more than the package itself, which holds the version."""
+    return {module for module in modules if module.startswith("chop.")}
+
+
+def part(module):
+    """The file or folder of the package a module lies in."""
+    return module.split(".")[1]
+
+
+def storey(module):
+    return next(level for level, names in enumerate(STOREYS) if part(module) in names)
+
+
+def through_a_door(module, target):
+    return any(module == a and (target == b or target.startswith(f"{b}.")) for a, b in DOORS)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}.{path.stem}")
 def test_the_core_needs_torch_numpy_and_the_standard_library(path):
-    tops = {module.split(".")[0] for module in at_once(path)}
-    assert tops <= THIRD_PARTY | {"chop"} | sys.stdlib_module_names
+    name = module_name(path)
+    for module in IMPORTS[name].now | IMPORTS[name].late:
+        top = module.split(".")[0]
+        allowed = top in THIRD_PARTY | {"chop"} | sys.stdlib_module_names
+        assert allowed or (module in IMPORTS[name].late and through_a_door(name, module)), module
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}.{path.stem}")
-def test_imports_go_down(path):
+def test_imports_of_the_core_go_down(path):
+    name = module_name(path)
+    assert "chop" not in IMPORTS[name].now, "the core names the module it means"
     in_operators = path.parent.name == "operators"
     rung = LADDER.index("operators" if in_operators else path.stem)
-    for module in at_once(path):
-        if not module.startswith("chop"):
+    for module in ours(IMPORTS[name].now | IMPORTS[name].late):
+        if through_a_door(name, module):
+            assert module not in IMPORTS[name].now, f"{name} imports {module} before anybody asks for it"
             continue
-        assert module != "chop", "the core names the module it means"
-        name, *rest = module.removeprefix("chop.").split(".")
-        assert name in LADDER, f"{path.stem} imports {module}, which is not of the core"
-        if name == "operators" and in_operators:
-            assert OPERATORS.index(rest[0]) < OPERATORS.index(path.stem)
+        assert part(module) in LADDER, f"{name} imports {module}, which is not of the core"
+        if in_operators and part(module) == "operators":
+            assert OPERATORS.index(module.split(".")[2]) < OPERATORS.index(path.stem)
         else:
-            assert LADDER.index(name) < rung, f"{path.stem} imports {module}"
+            assert LADDER.index(part(module)) < rung, f"{name} imports {module}"
 
 
-def test_the_ladder_is_complete():
-    """A new file of the core must be given its place."""
+@pytest.mark.parametrize("name", sorted(ours(MODULES)))
+def test_imports_go_down_the_house(name):
+    """Function by function: an import that waits is an import all the same."""
+    for module in ours(IMPORTS[name].now | IMPORTS[name].late):
+        if part(module) != part(name) and not (storey(name) == 0 == storey(module)):
+            lower = storey(module) < storey(name)
+            assert lower or through_a_door(name, module), f"{name} imports {module}"
+
+
+def test_no_import_goes_round_in_a_circle():
+    # A module of a package imports the package first; packages here are lists of names that wait.
+    graph = {name: ours(found.now) & MODULES.keys() for name, found in IMPORTS.items() if name != "chop"}
+    assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
+
+
+def test_every_door_is_used():
+    for module, target in DOORS:
+        assert any(name == target or name.startswith(f"{target}.") for name in IMPORTS[module].late), target
+
+
+def test_every_module_has_its_place():
+    """A new file of the core must be given its rung, and a new package its storey."""
     found = {module.name for module in pkgutil.iter_modules([str(HOME)])}
+    placed = set().union(*STOREYS)
+    assert found <= placed, f"give {found - placed} a place in STOREYS (and in LADDER if it is of the core)"
     assert set(LADDER) <= found
-    unplaced = found - set(LADDER) - ABOVE
-    assert not unplaced, f"add {unplaced} to LADDER if it is of the core, or to ABOVE if it stands on it"
     assert set(OPERATORS) == {path.stem for path in (HOME / "operators").glob("*.py")}
+
+
+def test_an_import_inside_a_function_is_seen(tmp_path):
+    file = tmp_path / "file.py"
+    file.write_text(
+        "from typing import TYPE_CHECKING\nimport chop.prompt\nif TYPE_CHECKING:\n    import chop.cli\n"
+        "class A:\n    def f(self):\n        from chop.evolution import elo\n        return lambda: elo\n"
+    )
+    assert Imports(file).now == {"typing", "chop.prompt"}
+    assert Imports(file).late == {"chop.evolution.elo"}
 
 
 def loaded_after(code):
@@ -117,10 +197,29 @@ def loaded_after(code):
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+HEAVY = {"torch", "numpy", "matplotlib", "numba", "h5py", "scipy", "jax", "xarray", "PIL", "safetensors"}
+
+
 def test_importing_the_library_imports_nothing_heavy():
-    loaded = loaded_after("import chop; dir(chop); chop.__version__")
-    heavy = {"torch", "numpy", "matplotlib", "numba", "h5py", "scipy", "jax", "typer", "rich"}
-    assert not loaded & heavy
+    assert not loaded_after("import chop; dir(chop); chop.__version__") & (HEAVY | {"typer", "rich"})
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["bench", "--help"], ["evolve", "--help"]])
+def test_help_imports_nothing_heavy(words):
+    code = (
+        f"import contextlib, io; sys.argv = ['chop', *{words}]; from chop.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit): main()\n"
+        "assert said.getvalue().strip()"
+    )
+    loaded = loaded_after(code)
+    assert "typer" in loaded
+    assert not loaded & HEAVY
+
+
+def test_everything_can_be_imported_at_once():
+    names = "{name for name in dir() if not name.startswith('_')}"
+    wanted = "set(__import__('chop').__all__)"
+    assert "torch" in loaded_after(f"from chop import *\nassert {names} >= {wanted}")
 
 
 def test_running_a_program_imports_no_more_than_torch():
