@@ -5,31 +5,72 @@ from __future__ import annotations
 import inspect
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chop import __version__
 from chop.bench.air.commands import demo_air
 from chop.bench.commands import bench_app
-from chop.errors import ChopError, ParseError
+from chop.errors import ChopError
 from chop.evolution.commands import evolve
+from chop.exits import Commands, run
+from chop.files.commands import explain, info, predict
 from chop.icon.commands import train_app
 from chop.problems.commands import data_app
+from chop.terminal import examples, print_json
+
+if TYPE_CHECKING:
+    from chop.declare import Operator
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Chains of explicit operators around a frozen in-context operator network.",
+    epilog=examples(
+        "chop demo",
+        "chop data conservation --out q.h5 --flux 'tanh(u)' --n 20",
+        "chop predict q.h5 --model conservation --program conservation --out answers.h5",
+        "chop explain q.h5 --index 3 --model conservation --program conservation",
+        "chop operators rescale",
+    ),
 )
 app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")
 app.add_typer(bench_app, name="bench")
-demo_app = typer.Typer(invoke_without_command=True)
+demo_app = typer.Typer(
+    invoke_without_command=True,
+    epilog=examples("chop demo", "chop demo --flux 'u**2/2' --steps 20 --out pictures"),
+)
 app.add_typer(demo_app, name="demo")
-demo_app.command("air")(demo_air)
-app.command("evolve")(evolve)
+demo_app.command("air", epilog=examples("chop demo air --n 12"))(demo_air)
+app.command(
+    "evolve",
+    epilog=examples(
+        "chop evolve --task conservation --budget 300 --out search",
+        "chop evolve --task my_task.py --export winner.txt",
+    ),
+)(evolve)
+app.command(
+    "predict",
+    epilog=examples(
+        "chop predict questions.npz --model conservation --program conservation --out answers.npz",
+        "chop predict questions.h5 -m weights.safetensors -p 'correct(icon)' -o answers.h5 --validate --json",
+        "chop predict questions.nc -m my_model.py:net -p winner.txt -o answers.nc --batch 16",
+    ),
+)(predict)
+app.command(
+    "explain",
+    epilog=examples(
+        "chop explain --program 'select(correct(rescale | icon), icon)'",
+        "chop explain --program mfc --out program.svg",
+        "chop explain questions.h5 --index 3 --model conservation --program conservation",
+        "chop explain questions.h5 -i 3 -m conservation -p conservation --out trace.html",
+    ),
+)(explain)
+app.command("info", epilog=examples("chop info questions.h5", "chop info answers.npz --json"))(info)
 
 
 def _version(wanted: bool) -> None:
@@ -64,21 +105,21 @@ def demo(
     if context.invoked_subcommand is not None:
         return
     import torch
-    from rich.console import Console
     from rich.table import Table
 
+    from chop import terminal
     from chop.demo import PROGRAM, RAW, answerer, demonstrate, picture
     from chop.problems import conservation
 
     torch.set_num_threads(1)  # at this size a second thread gains nothing
-    console = Console()
+    console = terminal.console()
     frozen = answerer(model)
     scale = frozen.scale if amplitude is None else amplitude
     with console.status("solving the conservation law"):
         case = conservation.sample(flux, n, seed=seed, steps=steps, scale=scale, mean=frozen.mean)
     with console.status("asking the model"):
         shown = demonstrate(frozen.model, case, steps)
-    console.print(f"u_t + ({flux})_x = 0, {frozen.name}, five examples", highlight=False)
+    console.print(f"u_t + ({flux})_x = 0, {frozen.name}, five examples")
     table = Table(title=f"relative L2 error, n = {n}")
     for column in ("program", "one step: mean", "median", f"step {steps}: median"):
         table.add_column(column)
@@ -86,7 +127,7 @@ def demo(
         one = shown.single[name]
         table.add_row(label, f"{one.mean():.4f}", f"{one.quantile(0.5):.4f}", f"{shown.last(name):.4f}")
     console.print(table)
-    console.print(shown.sentence(), highlight=False)
+    console.print(shown.sentence())
     out.mkdir(parents=True, exist_ok=True)
     picture(shown, out / "rollout.png", f"u_t + ({flux})_x = 0: {frozen.name}, and a program around it")
     trace = shown.traced.trace
@@ -94,12 +135,13 @@ def demo(
     trace.plot(out / "trace.png", query=shown.typical())
     trace.save(out / "trace.html", query=shown.typical())
     names = ", ".join(str(out / name) for name in ("rollout.png", "trace.png", "trace.html"))
-    console.print(f"pictures: {names}", highlight=False)
+    console.print(f"pictures: {names}")
 
 
-@app.command()
+@app.command(epilog=examples("chop operators", "chop operators rescale", "chop operators --json"))
 def operators(
     name: Annotated[str | None, typer.Argument(help="One operator; all of them if left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """What operators there are, and what their parameters mean."""
     from chop.text import registry
@@ -107,6 +149,9 @@ def operators(
     known = registry()
     if name is not None and name not in known:
         raise ChopError(f"there is no operator {name!r}; known are {', '.join(sorted(known))}")
+    if as_json:
+        print_json([_told(known[key]) for key in ([name] if name is not None else known)])
+        return
     for key, operator in known.items():
         if name is None:
             typer.echo(f"{key:18} {operator.role:11} {operator.summary()}")
@@ -118,15 +163,24 @@ def operators(
                 typer.echo(f"  {option:12} {param.doc} ({param.allowed})")
 
 
+def _told(operator: type[Operator]) -> dict[str, Any]:
+    """An operator as plain values."""
+    params = operator.params().items()
+    return {
+        "name": operator.name,
+        "role": operator.role,
+        "summary": operator.summary(),
+        "law": operator.law,
+        "options": [
+            {"name": key, "kind": param.kind, "meaning": param.doc, "allowed": param.allowed}
+            for key, param in params
+        ],
+    }
+
+
 def main() -> None:
     """Run a command; what a user can cause is one sentence and exit code 2."""
-    try:
-        app()
-    except ChopError as error:
-        typer.echo(f"chop: {error}", err=True)
-        if isinstance(error, ParseError):
-            typer.echo(error.pointer(), err=True)
-        sys.exit(2)
+    sys.exit(run(app))
 
 
 if __name__ == "__main__":

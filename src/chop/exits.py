@@ -1,0 +1,121 @@
+"""How a command ends: one sentence on standard error, and an exit code that a script can rely on.
+
+===  =========================================================================================
+0    done
+1    a bug: the traceback is shown
+2    something the caller can mend: the command, a file, the disk, a model, a program's text
+130  Ctrl-C
+141  whoever read the output has gone (``| head``)
+===  =========================================================================================
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from chop.errors import ChopError, ParseError
+
+DONE, MENDABLE, STOPPED, CLOSED_PIPE = 0, 2, 130, 141
+
+# Typer brings a click of its own in some versions and uses the package in others.
+_UsageError: type[Exception] = next(k for k in typer.BadParameter.__mro__ if k.__name__ == "UsageError")
+
+_HINTS = {
+    errno.ENOSPC: "make room and repeat the command",
+    errno.EDQUOT: "make room and repeat the command",
+    errno.EACCES: "choose a place that you may write to",
+    errno.EPERM: "choose a place that you may write to",
+    errno.EROFS: "choose a place that you may write to",
+    errno.EISDIR: "name a file",
+    errno.ENOTDIR: "check the folders of the path",
+    errno.ENOENT: "check the path",
+}
+
+
+class Commands(TyperGroup):
+    """Commands that say so when they are stopped; those that can go on say it in their own words."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("chop: stopped", err=True)
+            raise typer.Exit(STOPPED) from None
+
+
+def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments (those of the process) name, and tell what a user can cause."""
+    try:
+        code = app(arguments, prog_name="chop", standalone_mode=False)
+        sys.stdout.flush()  # here, where a full disk or a closed pipe can still be told
+    except ChopError as error:
+        _say(str(error))
+        if isinstance(error, ParseError):
+            typer.echo(error.pointer(), err=True)
+        return MENDABLE
+    except KeyboardInterrupt:
+        _say("stopped")
+        return STOPPED
+    except BrokenPipeError:
+        return _closed_pipe()
+    except OSError as error:
+        _forget_output()
+        _say(_sentence(error))
+        return MENDABLE
+    except MemoryError:
+        _say("the memory does not suffice; ask for less at a time")
+        return MENDABLE
+    except _UsageError as error:
+        return _misused(error)
+    except SystemExit as left:
+        # That is how typer answers a closed pipe.
+        return _closed_pipe() if isinstance(left.__context__, BrokenPipeError) else _code(left.code)
+    return _code(code)
+
+
+def _code(code: Any) -> int:
+    return code if isinstance(code, int) else DONE if code is None else 1
+
+
+def _say(sentence: str) -> None:
+    typer.echo(f"chop: {' '.join(sentence.split())}", err=True)
+
+
+def _sentence(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    what = f"{error.filename}: {reason}" if error.filename is not None else reason
+    hint = _HINTS.get(error.errno or 0)
+    return f"{what}; {hint}" if hint else what
+
+
+def _misused(error: Any) -> int:
+    """A wrong command: what is wrong with it, and where to read what is right."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "chop"
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
+        typer.echo(error.format_message(), err=True)
+    else:
+        typer.echo(f"{path}: {' '.join(error.format_message().split())} See {path} --help.", err=True)
+    return MENDABLE
+
+
+def _closed_pipe() -> int:
+    _forget_output()
+    return CLOSED_PIPE
+
+
+def _forget_output() -> None:
+    """What is still to be written has nowhere to go; Python would complain about it at the very end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+__all__ = ["Commands", "run"]

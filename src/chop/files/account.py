@@ -1,0 +1,111 @@
+"""A run, or a program by itself, told in plain values and plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chop.declare import Operator
+from chop.errors import ProgramError
+from chop.program import Program, Projected, Wrapped
+from chop.trace import Step, Trace
+
+EXAMPLES = (2, 3, 5, 10)
+"""Numbers of examples for which the model evaluations are told."""
+
+
+def trace_account(trace: Trace, query: int = 0) -> dict[str, Any]:
+    """Everything `Trace.explain` says of one query, as plain values."""
+    trace.check_query(query)
+    answer = trace.at_query(trace.root.values, query)
+    return {
+        "program": trace.program,
+        "examples": trace.prompt.examples,
+        "calls": trace.calls,
+        "rounds": trace.rounds,
+        "error": None if trace.error is None else float(trace.at_query(trace.error, query)),
+        "rejected": trace.rejected is not None and bool(trace.at_query(trace.rejected, query)),
+        "range": _range(answer),
+        "stages": [_step(trace, step, query) for step in trace.stages()],
+    }
+
+
+def _step(trace: Trace, step: Step, query: int) -> dict[str, Any]:
+    stage = step.stage
+    told: dict[str, Any] = {
+        "number": step.number, "depth": step.depth, "moment": step.moment, "kind": stage.kind,
+        "operator": stage.title,
+    }  # fmt: skip
+    if step.moment != "again":
+        told["notes"] = {
+            name: value if isinstance(value, str) else trace.at_query(value, query).tolist()
+            for name, value in stage.notes.items()
+        }
+        told["round"] = stage.round
+    if step.moment in ("leave", "answer"):
+        told["range"] = _range(trace.at_query(stage.values, query))
+    return told
+
+
+def _range(values: Tensor) -> list[float] | None:
+    """Smallest and largest value, None if some are not finite."""
+    if not bool(torch.isfinite(values).all()):
+        return None
+    return [float(values.min()), float(values.max())]
+
+
+def program_account(program: Program) -> dict[str, Any]:
+    """A program by itself: its operators, what holds for them, what it costs, and how it is drawn."""
+    return {
+        "program": str(program),
+        "calls": {str(examples): _calls(program, examples) for examples in EXAMPLES},
+        "operators": [
+            {
+                "depth": depth, "operator": text, "name": kind.name, "role": kind.role,
+                "summary": kind.summary(), "law": kind.law,
+            }
+            for depth, text, kind in _walk(program, 0)
+        ],
+        "mermaid": program.draw("mermaid"),
+    }  # fmt: skip
+
+
+def program_text(program: Program) -> str:
+    """The same to be read in a terminal."""
+    told = program_account(program)
+    costs = ", ".join(f"{calls} for {n} examples" for n, calls in told["calls"].items() if calls is not None)
+    lines = [f"program  {told['program']}", f"cost     model evaluations: {costs or 'none possible'}", ""]
+    for number, part in enumerate(told["operators"], 1):
+        space = "  " * part["depth"]
+        lines.append(f"{space}{number}. {part['operator']} ({part['role']}): {part['summary']}")
+        lines.append(f"{space}   Law: {part['law']}")
+    return "\n".join(lines)
+
+
+def _walk(program: Program, depth: int) -> Iterator[tuple[int, str, type[Operator]]]:
+    """Operators in the order in which they are written."""
+    if isinstance(program, Wrapped):
+        yield depth, str(program.transform), type(program.transform)
+        yield from _walk(program.inner, depth)
+    elif isinstance(program, Projected):
+        yield from _walk(program.inner, depth)
+        yield depth, str(program.projection), type(program.projection)
+    else:
+        yield depth, program.head(), type(program)
+        for part in program.parts():
+            assert isinstance(part, Program)
+            yield from _walk(part, depth + 1)
+
+
+def _calls(program: Program, examples: int) -> int | None:
+    """Q, None where the program cannot run on so few examples."""
+    try:
+        return program.calls(examples)
+    except ProgramError:
+        return None
+
+
+__all__ = ["program_account", "program_text", "trace_account"]

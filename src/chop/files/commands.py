@@ -1,0 +1,230 @@
+"""``chop predict``, ``chop explain`` and ``chop info``: programs on files as users have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from chop.files.predicting import Summary
+    from chop.program import Program
+    from chop.trace import Trace
+
+PROGRAMS = ("raw", "conservation", "mfc", "corr", "air")
+"""The named programs; written here so that completion needs no torch."""
+
+
+def _networks() -> list[str]:
+    weights = Path(__file__).parents[1] / "icon" / "weights"
+    return sorted(path.stem for path in weights.glob("*.safetensors"))
+
+
+def _beginning(known: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    """Completion: those that begin with what is typed."""
+    return lambda incomplete: [name for name in known() if name.startswith(incomplete)]
+
+
+MODEL_HELP = (
+    "A bundled network (conservation, mfc, air_bthsa, air_yrd), a .safetensors file, or FILE.py:NAME, a "
+    "callable in a Python file of yours, which is run."
+)
+PROGRAM_HELP = "The text of a program, a .txt file with it, or one of raw, conservation, mfc, corr, air."
+
+_Questions = Annotated[Path, typer.Argument(help="The questions: .h5, .nc or .npz.", metavar="QUESTIONS")]
+_Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))]
+_Program = Annotated[
+    str,
+    typer.Option("--program", "-p", help=PROGRAM_HELP, autocompletion=_beginning(lambda: list(PROGRAMS))),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+def predict(
+    questions: _Questions,
+    model: _Model,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The answers: .h5, .nc or .npz.")],
+    program: _Program = "raw",
+    validate: Annotated[
+        bool, typer.Option("--validate", help="Also compute the in-context error of every answer.")
+    ] = False,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Questions in memory at a time; about 8 MB if left out.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the answers if they exist.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Answer every question of a file with a program around a frozen model.
+
+    The file may be larger than memory. The answers appear when all is written, or not at all.
+    """
+    import time
+
+    from chop.files.answers import check_suffix
+    from chop.files.atomic import refuse
+    from chop.files.choosing import choose_model, choose_program
+    from chop.files.predicting import predict as answer
+    from chop.files.questions import QuestionFile
+    from chop.terminal import bar, print_json
+
+    check_suffix(out)
+    refuse(out, force)
+    chosen = choose_program(program)
+    with QuestionFile(questions) as file, bar() as shown:
+        frozen = choose_model(model)
+        begun = time.monotonic()
+        task = shown.add_task(questions.name, total=len(file))
+        summary = answer(
+            file, chosen, frozen, out, model_name=model, validate=validate, batch=batch, overwrite=force,
+            progress=lambda done, total: shown.update(task, completed=done),
+        )  # fmt: skip
+        seconds = time.monotonic() - begun
+    if as_json:
+        about = {"out": str(out), "program": str(chosen), "model": model, "seconds": seconds}
+        print_json({**summary.to_dict(), **about})
+    else:
+        typer.echo(_sentence(out, summary, seconds))
+
+
+def _sentence(out: Path, summary: Summary, seconds: float) -> str:
+    from chop.terminal import duration, plural
+
+    words = [
+        plural(summary.questions, "question"),
+        f"{summary.rejected} rejected" if summary.rejected else "none rejected",
+        f"{plural(summary.calls, 'model evaluation')} each",
+    ]
+    if summary.error is not None:
+        words.append(f"mean in-context error {summary.error:.4g}")
+    if summary.rel_l2 is not None:
+        over = "" if summary.scored == summary.questions else f" over {summary.scored}"
+        words.append(f"mean relative L2 error {summary.rel_l2:.4g}{over}")
+    return f"{out}: {', '.join(words)}, {duration(seconds)}"
+
+
+def explain(
+    questions: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The questions; without them the program itself is explained.", metavar="QUESTIONS"
+        ),
+    ] = None,
+    program: _Program = "raw",
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))
+    ] = None,
+    index: Annotated[int, typer.Option("--index", "-i", min=0, help="Which question, from 0.")] = 0,
+    validate: Annotated[bool, typer.Option("--validate", help="Also compute the in-context error.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A picture instead of text: .html, .png, .svg, .mmd or .json."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace that file if it exists.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """What a program does with one question, stage by stage; without a file, what the program is.
+
+    With questions: .html and .png show the fields at every stage, .json tells the stages. Without: .svg and
+    .mmd (mermaid) draw the program.
+    """
+    from chop.errors import ChopError
+    from chop.files.account import program_account, program_text, trace_account
+    from chop.files.atomic import refuse
+    from chop.files.choosing import choose_program
+    from chop.terminal import print_json
+
+    chosen = choose_program(program)
+    if out is not None:
+        refuse(out, force)
+    if questions is None:
+        if model is not None:
+            raise ChopError("a model answers questions: name the file with them before --model")
+        account, text = program_account(chosen), program_text(chosen)
+        drawn = _program_drawings(chosen, account)
+    else:
+        if model is None:
+            raise ChopError("say which model answers: --model conservation, mfc, FILE.safetensors or FILE.py")
+        trace, missed = _traced(questions, index, model, chosen, validate)
+        account = {"question": index, **trace_account(trace), "rel_l2": missed}
+        text = trace.explain() + ("" if missed is None else f"\ntruth    relative L2 error {missed:.4g}")
+        drawn = _trace_drawings(trace, account)
+    if out is not None:
+        _write(out, drawn, force)
+    if as_json:
+        print_json(account)
+    else:
+        typer.echo(str(out) if out is not None else text)
+
+
+def _traced(
+    questions: Path, index: int, model: str, program: Program, validate: bool
+) -> tuple[Trace, float | None]:
+    """The run on one question, and its error where the truth is known."""
+    from chop.files.choosing import choose_model
+    from chop.files.errors import FileError
+    from chop.files.predicting import missed
+    from chop.files.questions import QuestionFile
+
+    with QuestionFile(questions) as file:
+        if index >= len(file):
+            raise FileError(f"{questions} has questions 0 to {len(file) - 1}, so --index {index} is none")
+        part = file.read(index, index + 1)
+    result = program.run(choose_model(model), part.prompt, validate=validate)
+    assert result.trace is not None
+    return result.trace, None if part.target is None else float(missed(result, part))
+
+
+_Drawings = dict[str, Callable[[Path], Any]]
+
+
+def _program_drawings(program: Program, account: dict[str, Any]) -> _Drawings:
+    return {
+        ".svg": lambda path: path.write_text(program.draw("svg"), encoding="utf-8"),
+        ".mmd": lambda path: path.write_text(program.draw("mermaid"), encoding="utf-8"),
+        ".json": lambda path: _dump(account, path),
+    }
+
+
+def _trace_drawings(trace: Trace, account: dict[str, Any]) -> _Drawings:
+    return {
+        ".html": lambda path: trace.save(path),
+        ".png": lambda path: trace.plot().savefig(path, format="png"),
+        ".json": lambda path: _dump(account, path),
+    }
+
+
+def _dump(account: dict[str, Any], path: Path) -> None:
+    from chop.terminal import json_text
+
+    path.write_text(json_text(account), encoding="utf-8")
+
+
+def _write(out: Path, drawn: _Drawings, force: bool) -> None:
+    from chop.files.atomic import whole
+    from chop.files.errors import FileError
+
+    draw = drawn.get(out.suffix.lower())
+    if draw is None:
+        raise FileError(f"this is written to {', '.join(drawn)} files, not to {out.name}")
+    with whole(out, force) as partial:
+        draw(partial)
+
+
+def info(
+    file: Annotated[Path, typer.Argument(help="Questions, answers, or a network's weights.", metavar="FILE")],
+    as_json: _Json = False,
+) -> None:
+    """What is in a file: names, shapes, sizes, and whether questions can be read from it."""
+    from chop.files.contents import contents, contents_text
+    from chop.terminal import print_json
+
+    found = contents(file)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(contents_text(found))
+
+
+__all__ = ["PROGRAMS", "explain", "info", "predict"]

@@ -1,0 +1,103 @@
+"""What is in a file of questions, answers or weights, for someone who wonders."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from chop.errors import ChopError
+from chop.files.layout import LAYOUT
+from chop.files.questions import QuestionFile
+from chop.files.sources import open_source
+from chop.terminal import plural, size
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """Kind, size, arrays and notes of a file, as plain values."""
+    if path.suffix == ".safetensors":
+        return _weights(path)
+    source = open_source(path)
+    try:
+        meanings = {name: spec.meaning for spec in LAYOUT for name in (spec.name, spec.grouped)}
+        arrays = [
+            {
+                "name": name,
+                "shape": list(array.shape),
+                "dtype": str(array.dtype),
+                "bytes": prod(array.shape) * array.dtype.itemsize,
+                "meaning": meanings.get(name),
+            }
+            for name, array in source.arrays.items()
+            if name not in source.notes
+        ]
+        found = {
+            "file": str(path),
+            "kind": source.kind,
+            "bytes": path.stat().st_size,
+            "arrays": arrays,
+            "notes": {name: text for name, text in source.notes.items() if isinstance(text, str)},
+        }
+        answers = source.notes.get("format") == "chop answers"
+    finally:
+        source.close()
+    return {**found, **({"holds": "answers"} if answers else _questions(path))}
+
+
+def _questions(path: Path) -> dict[str, Any]:
+    """What questions can be read from it; why not, if none."""
+    try:
+        with QuestionFile(path) as file:
+            prompt = file.read(0, 1).prompt
+            return {
+                "holds": "questions",
+                "questions": len(file),
+                "examples": prompt.examples,
+                "answer": list(file.answer_shape[1:]),
+                "target": file.has_target,
+            }
+    except ChopError as error:
+        return {"holds": "arrays", "no_questions": str(error)}
+
+
+def _weights(path: Path) -> dict[str, Any]:
+    from chop.icon.weights import provenance
+
+    header = provenance(path)
+    return {
+        "file": str(path),
+        "kind": "weights",
+        "holds": "a network",
+        "bytes": path.stat().st_size,
+        "config": header.config.to_dict(),
+        "training": dict(header.training),
+    }
+
+
+def contents_text(found: dict[str, Any]) -> str:
+    """The same to be read in a terminal."""
+    lines = [f"{found['file']}: {found['kind']}, {size(found['bytes'])}"]
+    if found["holds"] == "a network":
+        lines += [f"  {name:18} {value}" for name, value in {**found["config"], **found["training"]}.items()]
+        return "\n".join(lines)
+    width = max((len(array["name"]) for array in found["arrays"]), default=0)
+    for array in found["arrays"]:
+        shape = " x ".join(map(str, array["shape"])) or "one value"
+        meaning = f"  {array['meaning']}" if array["meaning"] else ""
+        lines.append(
+            f"  {array['name']:{width}}  {shape:18} {array['dtype']:8} {size(array['bytes']):>9}{meaning}"
+        )
+    lines += [f"  {name}: {text}" for name, text in found["notes"].items() if len(text) <= 200]
+    if found["holds"] == "questions":
+        points, channels = found["answer"]
+        lines.append(
+            f"{plural(found['questions'], 'question')} with {plural(found['examples'], 'example')}, "
+            f"answers of {plural(points, 'point')} x {plural(channels, 'channel')}, "
+            + ("with the true answers" if found["target"] else "without the true answers")
+        )
+    elif found["holds"] == "arrays":
+        lines.append(f"no questions: {found['no_questions']}")
+    return "\n".join(lines)
+
+
+__all__ = ["contents", "contents_text"]

@@ -1,0 +1,103 @@
+"""Named arrays in a file, read by rows: what HDF5, NetCDF-4 and npz have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from chop.files.errors import FileError
+
+Values = np.ndarray[Any, Any]
+
+
+class Stored(Protocol):
+    """An array on disk."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its axes."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What it holds."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether the file itself says that all questions share it."""
+        ...
+
+    def rows(self, start: int, stop: int) -> Values:
+        """A part along the first axis; no more than that is held in memory."""
+        ...
+
+    def whole(self) -> Values:
+        """All of it."""
+        ...
+
+
+class Source(Protocol):
+    """An open file."""
+
+    @property
+    def kind(self) -> str:
+        """What sort of file it is, in words."""
+        ...
+
+    @property
+    def arrays(self) -> Mapping[str, Stored]:
+        """Every array by its name; groups are written with ``/``."""
+        ...
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """What the file says about itself: attributes, or arrays that hold one text."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+def open_source(path: Path) -> Source:
+    """The file, by what is in it and not by its name."""
+    if path.is_dir():
+        raise FileError(f"{path} is a folder; name the file with the questions in it")
+    if not path.exists():
+        raise FileError(f"there is no file {path}")
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}") from None
+    if start.startswith(b"PK"):
+        from chop.files.npz import NpzSource
+
+        return NpzSource(path)
+    import h5py
+
+    if h5py.is_hdf5(path):
+        from chop.files.hdf5 import Hdf5Source
+
+        return Hdf5Source(path)
+    raise FileError(_why_not(path, start))
+
+
+def _why_not(path: Path, start: bytes) -> str:
+    if not start:
+        return f"{path} is empty; write it again"
+    if start.startswith(b"CDF"):
+        return (
+            f"{path} is a NetCDF-3 file; convert it to NetCDF-4, with nccopy -k nc4 or xarray's "
+            'to_netcdf(..., engine="h5netcdf")'
+        )
+    if start.startswith(b"\x93NUMPY"):
+        return f"{path} holds one array without a name; write all of them into one file with numpy.savez"
+    return f"{path} is neither HDF5, NetCDF-4 nor npz; questions are read from .h5, .nc or .npz files"
+
+
+__all__ = ["Source", "Stored", "Values", "open_source"]
