@@ -128,7 +128,9 @@ def environment(wheel: Path, extra: str, folder: Path) -> dict[str, str]:
     subprocess.run([*PIP, "download", *near, *constraints, "-d", str(WHEELHOUSE), what], check=True)
     venv.create(folder, with_pip=True)
     python = str(folder / "bin" / "python")
-    subprocess.run([python, *PIP[1:], "install", "--no-index", *near, *constraints, what], check=True)
+    subprocess.run(
+        [python, *PIP[1:], "install", "--no-index", "--no-compile", *near, *constraints, what], check=True
+    )
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**kept, "PATH": f"{folder / 'bin'}:/usr/bin:/bin", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
