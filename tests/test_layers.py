@@ -28,6 +28,7 @@ LADDER = [
     "model",
     "trace",
     "staging",
+    "running",
     "program",
     "operators",
     "text",

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from chop.forecast import Rollout, rollout
     from chop.icon.weights import load
     from chop.model import from_jax, from_numpy, from_torch
-    from chop.program import Program, Result
+    from chop.program import Program
     from chop.prompt import Axis, Field, Graph, Prompt
+    from chop.running import Result
     from chop.text import parse, registry
     from chop.trace import Trace
 
@@ -31,8 +32,9 @@ _HOME = {
     "chop.forecast": ("Rollout", "rollout"),
     "chop.icon.weights": ("load",),
     "chop.model": ("from_jax", "from_numpy", "from_torch"),
-    "chop.program": ("Program", "Result"),
+    "chop.program": ("Program",),
     "chop.prompt": ("Axis", "Field", "Graph", "Prompt"),
+    "chop.running": ("Result",),
     "chop.text": ("parse", "registry"),
     "chop.trace": ("Trace",),
 }

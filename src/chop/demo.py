@@ -13,8 +13,8 @@ from chop import metrics
 from chop.catalog import programs
 from chop.forecast import rollout
 from chop.model import FrozenModel
-from chop.program import Result
 from chop.prompt import Prompt
+from chop.running import Result
 
 if TYPE_CHECKING:
     from chop.problems.case import Case

@@ -13,17 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
-import torch
 from torch import Tensor
 
 from chop.counting import CallCount, HeldOutStep, Where
 from chop.declare import Operator, Role, program
 from chop.errors import ProgramError
-from chop.model import MAX_BYTES, Caller, FrozenModel
-from chop.prompt import Field, Prompt
-from chop.staging import Stages
-from chop.tasks import Answer, Call, Fit, HeldOut, Split, Steps, Task, schedule
-from chop.trace import StageKind, Trace
+from chop.model import MAX_BYTES, FrozenModel
+from chop.prompt import Prompt
+from chop.running import Result, run
+from chop.tasks import Answer, Call, Fit, HeldOut, Split, Steps, Task
+from chop.trace import StageKind
 
 Notes = Mapping[str, Tensor | str]
 """What the trace shows of a stage; tensors lead with the axes of the prompt's batch."""
@@ -164,7 +163,7 @@ class Program(Operator):
         ``strict`` raises if an answer is not finite; ``trace=False`` keeps no intermediate fields;
         ``max_bytes`` bounds the prompt data handed to the model in one call.
         """
-        return _run(self, model, prompt, validate, strict, trace, max_bytes)
+        return run(self, model, prompt, validate, strict, trace, max_bytes)
 
     @final
     def draw(self, form: str = "svg") -> str:
@@ -370,83 +369,7 @@ def pipe(left: object, right: object) -> Program | Stack:
     raise ProgramError(f"only operators can be piped, not {type(right).__name__}")
 
 
-# Running.
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """A run's answer and everything needed to judge it."""
-
-    values: Tensor
-    """``(..., m, c)``; rows marked in ``rejected`` hold non-finite numbers."""
-    rejected: Tensor
-    """``(...)`` bool: answers that must not be used."""
-    error: Tensor | None
-    """``(...)`` in-context mean squared error, where it was computed."""
-    held_out: Tensor | None
-    """``(..., D, m, c)`` the answers at the example inputs, where they were computed."""
-    calls: int
-    """Q: logical model evaluations for each query, after sharing."""
-    rounds: int
-    """How many times the program had to wait for the model."""
-    trace: Trace | None
-
-
-def validation_error(outputs: Field, held_out: Tensor) -> Tensor:
-    """Mean over examples of the mean squared error over observed entries: ``(..., D, m, c) -> (...)``.
-
-    Examples of which nothing was observed do not count.
-    """
-    squared = (outputs.values - held_out).square()
-    if outputs.mask is None:
-        return squared.mean(dim=(-1, -2)).mean(dim=-1)
-    seen = outputs.mask.sum(dim=(-1, -2))
-    each = torch.where(outputs.mask, squared, 0).sum(dim=(-1, -2)) / seen.clamp(min=1)
-    counted = seen > 0
-    return torch.where(counted, each, 0).sum(dim=-1) / counted.sum(dim=-1).clamp(min=1)
-
-
-def _run(
-    root: Program,
-    model: FrozenModel,
-    prompt: Prompt,
-    validate: bool,
-    strict: bool,
-    keep_trace: bool,
-    max_bytes: int,
-) -> Result:
-    caller = Caller(model, prompt, max_bytes)
-    answer = Answer(root, prompt)
-    goals: list[Task] = [answer]
-    if validate:
-        # Padded, as `select` asks, so that the number compares with the errors it would see.
-        goals.append(HeldOut(root, prompt, pad=True, gap=0))
-    with torch.inference_mode():
-        record = schedule(goals, caller)
-        outcome: Outcome = record.results[answer]
-        if outcome.values.shape != prompt.answer_shape:
-            raise ProgramError(
-                f"{root} answered with shape {tuple(outcome.values.shape)}, "
-                f"the prompt asks for {tuple(prompt.answer_shape)}"
-            )
-        held_out = record.results[goals[-1]] if validate else outcome.held_out
-        error = None if held_out is None else validation_error(prompt.outputs, held_out)
-        rejected = ~torch.isfinite(outcome.values).all(dim=-1).all(dim=-1)
-    if strict and bool(rejected.any()):
-        rows = rejected.reshape(-1).nonzero().flatten().tolist()
-        named = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-        raise ProgramError(f"{len(rows)} of {rejected.numel()} answers are not finite (queries {named})")
-    trace = None
-    if keep_trace:
-        stage = Stages(record)(answer)
-        trace = Trace(str(root), stage, caller.evaluations, len(record.rounds), error, rejected)
-    # Copies made outside inference mode are ordinary tensors, which autograd accepts.
-    return Result(
-        values=outcome.values.clone(),
-        rejected=rejected.clone(),
-        error=None if error is None else error.clone(),
-        held_out=None if held_out is None else held_out.clone(),
-        calls=caller.evaluations,
-        rounds=len(record.rounds),
-        trace=trace,
-    )
+__all__ = [
+    "Frame", "Icon", "Leaf", "Notes", "Outcome", "Program", "Projected", "Projection", "Result", "Stack",
+    "Transform", "Validator", "Wrapped", "pipe",
+]  # fmt: skip

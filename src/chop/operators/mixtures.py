@@ -13,8 +13,9 @@ from chop.declare import flag, indices, programs, whole
 from chop.errors import ProgramError
 from chop.operators.residuals import _GAP, _PAD, finite_or_zero
 from chop.operators.simplex import smallest_quadratic
-from chop.program import Outcome, Program, Validator, validation_error
+from chop.program import Outcome, Program, Validator
 from chop.prompt import Field, Prompt
+from chop.running import validation_error
 from chop.tasks import Answer, Steps
 from chop.trace import StageKind
 

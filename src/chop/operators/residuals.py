@@ -12,8 +12,9 @@ from chop.declare import choice, flag, number, program, whole
 from chop.errors import ProgramError
 from chop.grids import nearest_index, resample
 from chop.operators.statistics import input_distances, mfc_rule
-from chop.program import Outcome, Program, Validator, validation_error
+from chop.program import Outcome, Program, Validator
 from chop.prompt import Field, Prompt
+from chop.running import validation_error
 
 RESIDUAL_FLOOR = 1e-6
 """Least distance scale and least squared size in the fit of a correction."""

@@ -1,0 +1,102 @@
+"""A program run on a prompt with a frozen model: from its tasks to the result and the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from chop.errors import ProgramError
+from chop.model import Caller, FrozenModel
+from chop.prompt import Field, Prompt
+from chop.staging import Stages
+from chop.tasks import Answer, HeldOut, Task, schedule
+from chop.trace import Trace
+
+if TYPE_CHECKING:
+    from chop.program import Outcome, Program
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A run's answer and everything needed to judge it."""
+
+    values: Tensor
+    """``(..., m, c)``; rows marked in ``rejected`` hold non-finite numbers."""
+    rejected: Tensor
+    """``(...)`` bool: answers that must not be used."""
+    error: Tensor | None
+    """``(...)`` in-context mean squared error, where it was computed."""
+    held_out: Tensor | None
+    """``(..., D, m, c)`` the answers at the example inputs, where they were computed."""
+    calls: int
+    """Q: logical model evaluations for each query, after sharing."""
+    rounds: int
+    """How many times the program had to wait for the model."""
+    trace: Trace | None
+
+
+def validation_error(outputs: Field, held_out: Tensor) -> Tensor:
+    """Mean over examples of the mean squared error over observed entries: ``(..., D, m, c) -> (...)``.
+
+    Examples of which nothing was observed do not count.
+    """
+    squared = (outputs.values - held_out).square()
+    if outputs.mask is None:
+        return squared.mean(dim=(-1, -2)).mean(dim=-1)
+    seen = outputs.mask.sum(dim=(-1, -2))
+    each = torch.where(outputs.mask, squared, 0).sum(dim=(-1, -2)) / seen.clamp(min=1)
+    counted = seen > 0
+    return torch.where(counted, each, 0).sum(dim=-1) / counted.sum(dim=-1).clamp(min=1)
+
+
+def run(
+    root: Program,
+    model: FrozenModel,
+    prompt: Prompt,
+    validate: bool,
+    strict: bool,
+    keep_trace: bool,
+    max_bytes: int,
+) -> Result:
+    """What `Program.run` does."""
+    caller = Caller(model, prompt, max_bytes)
+    answer = Answer(root, prompt)
+    goals: list[Task] = [answer]
+    if validate:
+        # Padded, as `select` asks, so that the number compares with the errors it would see.
+        goals.append(HeldOut(root, prompt, pad=True, gap=0))
+    with torch.inference_mode():
+        record = schedule(goals, caller)
+        outcome: Outcome = record.results[answer]
+        if outcome.values.shape != prompt.answer_shape:
+            raise ProgramError(
+                f"{root} answered with shape {tuple(outcome.values.shape)}, "
+                f"the prompt asks for {tuple(prompt.answer_shape)}"
+            )
+        held_out = record.results[goals[-1]] if validate else outcome.held_out
+        error = None if held_out is None else validation_error(prompt.outputs, held_out)
+        rejected = ~torch.isfinite(outcome.values).all(dim=-1).all(dim=-1)
+    if strict and bool(rejected.any()):
+        rows = rejected.reshape(-1).nonzero().flatten().tolist()
+        named = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        raise ProgramError(f"{len(rows)} of {rejected.numel()} answers are not finite (queries {named})")
+    trace = None
+    if keep_trace:
+        stage = Stages(record)(answer)
+        trace = Trace(str(root), stage, caller.evaluations, len(record.rounds), error, rejected)
+    # Copies made outside inference mode are ordinary tensors, which autograd accepts.
+    return Result(
+        values=outcome.values.clone(),
+        rejected=rejected.clone(),
+        error=None if error is None else error.clone(),
+        held_out=None if held_out is None else held_out.clone(),
+        calls=caller.evaluations,
+        rounds=len(record.rounds),
+        trace=trace,
+    )
+
+
+__all__ = ["Result", "run", "validation_error"]
