@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from chop.errors import ChopError
 
@@ -98,4 +98,20 @@ class Lines:
             self._file = None
 
 
-__all__ = ["Lines", "line_of", "read_line"]
+class KeepsLines:
+    """What owns a file of lines: others may write again once it is closed, or its ``with`` block ends."""
+
+    _lines: Lines
+
+    def close(self) -> None:
+        """Let others write."""
+        self._lines.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self.close()
+
+
+__all__ = ["KeepsLines", "Lines", "line_of", "read_line"]

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from chop.bench.errors import BenchError
-from chop.lines import Lines
+from chop.lines import KeepsLines, Lines
 
 FORMAT = "chop-bench-1"
 FILE = "cases.jsonl"
@@ -30,7 +29,7 @@ class About:
     seed: int
 
 
-class Store:
+class Store(KeepsLines):
     """The cases of one folder. ``about`` creates the folder or must fit it; None takes it as it is."""
 
     def __init__(self, folder: str | Path, about: About | None = None) -> None:
@@ -110,18 +109,6 @@ class Store:
         """A batch that is stored, in the order of its cases."""
         found = self._cases[(condition, method, first, end)]
         return [found[index] for index in range(first, end)]
-
-    def close(self) -> None:
-        """Let others write."""
-        self._lines.close()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _key(record: Record) -> Key:

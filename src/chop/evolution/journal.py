@@ -15,11 +15,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from chop.evolution.errors import EvolutionError
-from chop.lines import Lines
+from chop.lines import KeepsLines, Lines
 
 FORMAT = "chop-evolution-1"
 FILE = "journal.jsonl"
@@ -67,7 +66,7 @@ def comparable(record: Mapping[str, Any]) -> Record:
     return {name: value for name, value in record.items() if name != "clock"}
 
 
-class Journal:
+class Journal(KeepsLines):
     """The journal of one folder. ``head`` creates it or must fit it; None takes it as it is, to be read."""
 
     def __init__(self, folder: str | Path, head: Head | None) -> None:
@@ -139,18 +138,6 @@ class Journal:
             self._lines.append([record])
             self.records.append(record)
         self._met += 1
-
-    def close(self) -> None:
-        """Let others write."""
-        self._lines.close()
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _difference(found: Head, wanted: Head) -> str:

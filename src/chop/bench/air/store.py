@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 
 from chop.bench.errors import BenchError
 from chop.bench.store import Record
-from chop.lines import Lines
+from chop.lines import KeepsLines, Lines
 
 FORMAT = "chop-bench-air-1"
 FILE = "cases.jsonl"
@@ -50,7 +49,7 @@ class Asked:
     hours: tuple[int, ...]
 
 
-class Store:
+class Store(KeepsLines):
     """The measurements of one folder. ``about`` creates the folder or must fit it; None takes it as it is."""
 
     def __init__(self, folder: str | Path, about: About | None = None) -> None:
@@ -133,18 +132,6 @@ class Store:
     def methods(self) -> tuple[str, ...]:
         """Every method of which something is stored, in the order of first appearance."""
         return tuple(dict.fromkeys(method for _, _, _, method in self._records))
-
-    def close(self) -> None:
-        """Let others write."""
-        self._lines.close()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _key(record: Record) -> Key:
