@@ -25,6 +25,18 @@ def frequencies(coordinates: int, count: int) -> Tensor:
     return torch.tensor(chosen).T
 
 
+def fresh_weights(network: nn.Module, depth: int) -> None:
+    """Linear maps from torch's random state: what enters one of ``2 depth`` residual sums starts small."""
+    for name, part in network.named_modules():
+        if isinstance(part, nn.Linear):
+            scale = part.in_features**-0.5
+            if name.endswith((".out", ".down")):
+                scale /= (2 * depth) ** 0.5
+            nn.init.normal_(part.weight, std=scale)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+
+
 def rotate(heads: Tensor, turn: Tensor) -> Tensor:
     """``heads (..., tokens, H, w)`` turned by unit complex numbers ``turn (..., tokens, 1, w / 2)``."""
     pairs = torch.view_as_complex(heads.unflatten(-1, (-1, 2)))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from chop.errors import ModelError
 from chop.icon.config import IconConfig
-from chop.icon.layers import DecoderBlock, Embed, EncoderBlock, frequencies
+from chop.icon.layers import DecoderBlock, Embed, EncoderBlock, frequencies, fresh_weights
 from chop.icon.tokens import Places, at_points, interpolated, places, unpatch, windows
 from chop.prompt import Prompt
 
@@ -65,15 +65,7 @@ class Icon(nn.Module):
 
     def reset(self) -> None:
         """Fresh weights from torch's random state: what enters a residual sum starts small."""
-        depth = len(self.encoder) + len(self.decoder)
-        for name, part in self.named_modules():
-            if isinstance(part, nn.Linear):
-                scale = part.in_features**-0.5
-                if name.endswith((".out", ".down")):
-                    scale /= (2 * depth) ** 0.5
-                nn.init.normal_(part.weight, std=scale)
-                if part.bias is not None:
-                    nn.init.zeros_(part.bias)
+        fresh_weights(self, depth=len(self.encoder) + len(self.decoder))
         nn.init.zeros_(self.head.weight)
 
     def forward(self, prompt: Prompt) -> Tensor:

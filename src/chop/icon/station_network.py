@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.errors import ModelError
-from chop.icon.layers import Embed
+from chop.icon.layers import Embed, fresh_weights
 from chop.icon.station_config import StationConfig
 from chop.icon.station_layers import AskingBlock, Kernels, StationBlock
 from chop.prompt import Prompt, lean
@@ -61,15 +61,7 @@ class StationIcon(nn.Module):
     def reset(self) -> None:
         """Fresh weights from torch's random state: what enters a residual sum starts small."""
         c = self.config
-        depth = c.window_layers + c.pair_layers + c.asking_layers
-        for name, part in self.named_modules():
-            if isinstance(part, nn.Linear):
-                scale = part.in_features**-0.5
-                if name.endswith((".out", ".down")):
-                    scale /= (2 * depth) ** 0.5
-                nn.init.normal_(part.weight, std=scale)
-                if part.bias is not None:
-                    nn.init.zeros_(part.bias)
+        fresh_weights(self, depth=c.window_layers + c.pair_layers + c.asking_layers)
         nn.init.zeros_(self.head.weight)
         with torch.no_grad():  # at first the answer is mostly the last hour
             self.head.bias.view(len(c.channels), -1)[:, c.hours - 1] = 4.0

@@ -7,7 +7,6 @@ with the very same data, without storing any.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -22,6 +21,7 @@ from chop.problems.flux import CUBIC, Flux
 from chop.problems.initial import GRID, InitialCondition
 from chop.problems.seeding import random_stream
 from chop.problems.solver import solve
+from chop.problems.stream import Stream
 from chop.prompt import Field, Prompt
 
 Array = NDArray[Any]
@@ -30,7 +30,7 @@ _ROLES = _INITIAL, _START, _COEFFICIENTS, _CHOICE = range(4)
 
 
 @dataclass(frozen=True)
-class CubicStream:
+class CubicStream(Stream):
     """Endless cases of random fluxes a u^3 + b u^2 + c u with (a, b, c) uniform in [-1, 1]^3.
 
     Every case has ``batch`` fluxes with ``examples`` pairs and a query each (`Case.pairs` joins them).
@@ -60,15 +60,6 @@ class CubicStream:
                 f"a window of {self.examples} pairs and a query needs {self.examples + 2} frames, "
                 f"not {self.frames}"
             )
-
-    def __iter__(self) -> Iterator[Case]:
-        return self.from_batch(0)
-
-    def from_batch(self, number: int) -> Iterator[Case]:
-        """All cases from one number on, to go on where a training stopped."""
-        while True:
-            yield self.case(number)
-            number += 1
 
     def case(self, number: int) -> Case:
         """Batch ``number``, in float32."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -24,13 +23,14 @@ from chop.problems.mfc_operators import (
     time_indices,
 )
 from chop.problems.seeding import random_stream
+from chop.problems.stream import Stream
 
 Spacing = Literal["mixed", "even", "random"]
 _GRID = 2  # a role of its own beside those of the operators
 
 
 @dataclass(frozen=True)
-class MfcStream:
+class MfcStream(Stream):
     """Endless cases with ``batch`` operators each, one family after the other.
 
     Functions of (t, x) are given on sub-grids of ``times`` x ``points`` that change from batch to batch,
@@ -56,15 +56,6 @@ class MfcStream:
         for name in self.families:
             family_named(name)
         even_grid((0.0, 0.5), self.times, self.points)
-
-    def __iter__(self) -> Iterator[Case]:
-        return self.from_batch(0)
-
-    def from_batch(self, number: int) -> Iterator[Case]:
-        """All cases from one number on, to go on where a training stopped."""
-        while True:
-            yield self.case(number)
-            number += 1
 
     def case(self, number: int) -> Case:
         """Batch ``number``, in float32."""
