@@ -28,8 +28,6 @@ class Remembering:
         self._max_bytes = max_bytes
         self._held = 0
         self._answers: OrderedDict[bytes, Tensor] = OrderedDict()
-        self.asked = 0
-        self.remembered = 0
 
     def __call__(self, prompt: Prompt, /) -> Tensor:
         """The answer of the model, remembered or new."""
@@ -41,10 +39,8 @@ class Remembering:
 
     def _answer(self, prompt: Prompt) -> Tensor:
         key = content_key(prompt)
-        self.asked += 1
         known = self._answers.get(key)
         if known is not None:
-            self.remembered += 1
             self._answers.move_to_end(key)
             return known
         answer = Caller(self._model, _root(prompt))([prompt])[0]
