@@ -1,35 +1,152 @@
-"""The code in README and docs runs as it stands there."""
+"""What stands on the pages holds: code runs from an empty folder, output is as shown, links lead on."""
 
+import importlib.util
+import pkgutil
 import re
+import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+import chop
+from chop.operators import BUILT_IN
+from chop.reference.examples import EXAMPLES
+from chop.reference.pages import pages as generated
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "docs" / "concepts.md", ROOT / "docs" / "evolution.md"]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "tutorials").glob("*.md"))]
+REFERENCE = DOCS / "reference"
 
 
-def blocks(page):
-    return re.findall(
-        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
-    )
+def _load_runner():
+    spec = importlib.util.spec_from_file_location("pages", DOCS / "pages.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["pages"] = module
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = blocks(page)
-    assert found
-    names = {"__name__": "page"}
-    for block in found:
-        exec(compile(block, str(page), "exec"), names)
-    for suite in [value for name, value in names.items() if name.startswith("Test")]:
-        for test in [name for name in dir(suite) if name.startswith("test_")]:
-            getattr(suite(), test)()
+runner = _load_runner()
+
+
+def runnable(page):
+    return bool(runner.blocks(page.read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if runnable(page)], ids=lambda page: f"{page.parent.name}/{page.stem}"
+)
+def test_a_page_runs_from_an_empty_folder(page, tmp_path, one_thread):
+    runner.run(page, tmp_path)
+
+
+def test_the_tutorials_are_all_run():
+    tutorials = list((DOCS / "tutorials").glob("*.md"))
+    assert len(tutorials) >= 5
+    assert all(runnable(page) for page in tutorials)
+
+
+PAGE = """
+```python
+# tool.py
+def double(x):
+    return 2 * x
+```
+
+```python
+from tool import double
+print("twice", double(1.005))
+```
+
+```text
+twice 2.01
+```
+
+<!-- not run: it would end the world -->
+```python
+raise SystemExit
+```
+
+```sh
+python -c "import tool; print(tool.double(2))"
+rm -rf /
+```
+
+```text
+4
+```
+"""
+
+
+def test_blocks_are_saved_run_and_compared(tmp_path):
+    page = tmp_path / "page.md"
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    page.write_text(PAGE)
+    assert [block.kind for block in runner.blocks(PAGE)] == ["python", "python", "sh"]
+    runner.run(page, folder)
+    assert (folder / "tool.py").read_text().startswith("# tool.py")
+    assert "tool" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [("twice 2.5", "twice 2.01"), ("thrice 2.01", "twice 2.01"), ("twice", "twice 2.01"), ("x 0", "x 0.1")],
+)
+def test_other_output_is_noticed(shown, said):
+    with pytest.raises(AssertionError, match=r"page\.md, line 7"):
+        runner.compare(said, shown, "page.md, line 7")
+
+
+def test_rounding_is_forgiven():
+    runner.compare("a  1.0001e-3,\n b -2", "a 1e-3, b -2", "here")
 
 
 def test_every_link_leads_somewhere():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+?)\)", page.read_text(encoding="utf-8")):
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+        if "_build" in page.parts:
+            continue
+        for target in re.findall(r"\]\(([^)#\s]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_reference_is_up_to_date():
+    for name, text in generated().items():
+        assert (REFERENCE / name).read_text(encoding="utf-8") == text, (
+            f"docs/reference/{name} is out of date: python -m chop.reference docs/reference"
+        )
+
+
+def test_every_operator_says_when_it_helps_and_has_a_picture():
+    assert set(EXAMPLES) == {operator.name for operator in BUILT_IN}
+    for operator in BUILT_IN:
+        assert operator.helps
+        assert operator.name in EXAMPLES[operator.name].text
+        assert (REFERENCE / "operators" / f"{operator.name}.png").stat().st_size < 60_000
+
+
+def test_the_architecture_names_every_module():
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    modules = {module.name for module in pkgutil.iter_modules(chop.__path__)}
+    assert not {name for name in modules if f"`{name}`" not in page}
+
+
+def test_every_public_name_is_in_the_python_reference():
+    page = (REFERENCE / "api.md").read_text(encoding="utf-8")
+    assert not {name for name in chop.__all__ if f"chop.{name}" not in page}
+
+
+def test_pictures_of_the_pages_are_small():
+    for picture in (DOCS / "tutorials" / "figures").iterdir():
+        assert picture.stat().st_size < 150_000, picture.name

@@ -1,0 +1,30 @@
+"""Sphinx: Markdown pages, a quiet theme, nothing from the network."""
+
+from importlib.metadata import version as installed
+
+project = "CHOP"
+author = "the CHOP developers"
+copyright = "the CHOP developers, Apache-2.0"
+version = release = installed("chain-of-operators")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+
+# Headings get the anchors that code hosts give them, so one link serves both.
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+
+# A name in single quotes of a docstring is a Python name.
+default_role = "py:obj"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 88
+
+html_theme = "furo"
+html_title = f"CHOP {release}"
+html_static_path = ["_static"]
+html_css_files = ["chop.css"]
+html_copy_source = False
+html_show_sphinx = False
