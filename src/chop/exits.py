@@ -102,7 +102,8 @@ def _misused(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         typer.echo(error.format_message(), err=True)
     else:
-        typer.echo(f"{path}: {' '.join(error.format_message().split())} See {path} --help.", err=True)
+        sentence = " ".join(error.format_message().split()).rstrip(".")
+        typer.echo(f"{path}: {sentence}; see {path} --help", err=True)
     return MENDABLE
 
 

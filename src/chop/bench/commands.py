@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from chop.bench.air.commands import air
+from chop.terminal import console as terminal
+from chop.terminal import examples
 
 bench_app = typer.Typer(
     no_args_is_help=True,
@@ -71,14 +73,12 @@ def _command(suite: str) -> Callable[..., None]:
             bool, typer.Option("--report-only", help="Measure nothing; write tables and figures anew.")
         ] = False,
     ) -> None:
-        from rich.console import Console
-
         from chop.bench.conditions import DEFAULT_GROUPS, GROUPS, Selection
         from chop.bench.conditions import SUITES as EVERY
         from chop.bench.report import write
         from chop.bench.runner import Run, run
 
-        console = Console(highlight=False)
+        console = terminal()
         named = [item for item in programs or [] if item in GROUPS]
         own = [item for item in programs or [] if item not in GROUPS]
         groups = tuple(named) if named or own else DEFAULT_GROUPS
@@ -109,8 +109,14 @@ def _command(suite: str) -> Callable[..., None]:
     return bench
 
 
+_EXAMPLES = {
+    "conservation": ("chop bench conservation --cases 20 --out quick",),
+    "mfc": ("chop bench mfc --condition mfc/g_1to1/0.1", "chop bench mfc --programs 'correct(icon)'"),
+    "transfer": ("chop bench transfer --model weights.safetensors",),
+    "all": ("chop bench all --out results", "chop bench all --out results --report-only"),
+}
 for _suite in SUITES:
-    bench_app.command(_suite)(_command(_suite))
-bench_app.command("air")(air)
+    bench_app.command(_suite, epilog=examples(*_EXAMPLES[_suite]))(_command(_suite))
+bench_app.command("air", epilog=examples("chop bench air --data folder --cases 50 --out quick"))(air)
 
 __all__ = ["bench_app"]

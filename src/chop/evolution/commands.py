@@ -64,16 +64,16 @@ def evolve(
     or OPENAI_API_KEY.
     """
     import torch
-    from rich.console import Console
 
     from chop.evolution.chat import Chat
     from chop.evolution.errors import EvolutionError
     from chop.evolution.report import write
     from chop.evolution.run import evolve as search
     from chop.evolution.tasks import load_task
+    from chop.terminal import console as terminal
 
     torch.set_num_threads(1)  # as the workers: more gain nothing at this size
-    console = Console(highlight=False)
+    console = terminal()
     loaded = load_task(task)
     folder = out if out is not None else Path("chop-evolve") / f"{loaded.name}-{seed}"
     proposers: dict[str, Proposer] = {}

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from chop.terminal import examples
+
 train_app = typer.Typer(
     help="Pretrain an in-context operator network; the same command continues an interrupted run.",
     no_args_is_help=True,
@@ -25,7 +27,13 @@ _Folder = Annotated[
 _Export = Annotated[Path | None, typer.Option(help="Also write the finished weights here.")]
 
 
-@train_app.command("conservation")
+@train_app.command(
+    "conservation",
+    epilog=examples(
+        "chop train conservation --minutes 75 --folder run --export my.safetensors",
+        "chop train conservation --steps 200 --from conservation --rate 1e-4",
+    ),
+)
 def conservation(
     minutes: _Minutes = 60.0, seed: _Seed = 0, steps: _Steps = None, workers: _Workers = 0,
     size: _Size = 16, rate: _Rate = 2e-3, start: _From = None, folder: _Folder = None,
@@ -35,7 +43,7 @@ def conservation(
     _train("conservation", minutes, seed, steps, workers, size, rate, start, folder, export)
 
 
-@train_app.command("mfc")
+@train_app.command("mfc", epilog=examples("chop train mfc --minutes 75 --workers 2 --folder run"))
 def mfc(
     minutes: _Minutes = 60.0, seed: _Seed = 0, steps: _Steps = None, workers: _Workers = 0,
     size: _Size = 16, rate: _Rate = 2e-3, start: _From = None, folder: _Folder = None,
@@ -45,7 +53,7 @@ def mfc(
     _train("mfc", minutes, seed, steps, workers, size, rate, start, folder, export)
 
 
-@train_app.command("air")
+@train_app.command("air", epilog=examples("chop train air --region bthsa --data folder --minutes 60"))
 def air(
     region: Annotated[str, typer.Option(help="The region to learn, such as bthsa or yrd.")],
     data: Annotated[
@@ -72,7 +80,7 @@ def air(
     _train("air", minutes, seed, steps, workers, size, rate, start, folder, export, settings)
 
 
-@train_app.command("export")
+@train_app.command("export", epilog=examples("chop train export run my.safetensors"))
 def export_run(
     folder: Annotated[Path, typer.Argument(help="Folder of a run, finished or not.")],
     path: Annotated[Path, typer.Argument(help="The weights file to write.")],
@@ -81,7 +89,7 @@ def export_run(
     _guarded(lambda: _export(folder, path))
 
 
-@train_app.command("curve")
+@train_app.command("curve", epilog=examples("chop train curve run --picture curve.png"))
 def curve(
     folders: Annotated[list[Path], typer.Argument(help="Runs that continue each other, in order.")],
     picture: Annotated[Path, typer.Option(help="The picture to write.")] = Path("curve.png"),

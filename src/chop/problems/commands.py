@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chop.problems.air.commands import air
+from chop.terminal import examples
 
 if TYPE_CHECKING:
     from chop.problems.case import Case
 
 data_app = typer.Typer(no_args_is_help=True, help="Generate or fetch data sets.")
-data_app.command()(air)
+data_app.command(epilog=examples("chop data air --world invented", "chop data air --fetch folder"))(air)
 
 _ROWS_AT_A_TIME = 20
 
@@ -47,7 +48,12 @@ Double = Annotated[bool, typer.Option("--float64", help="Store double precision.
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
-@data_app.command()
+@data_app.command(
+    epilog=examples(
+        "chop data conservation --out tanh.h5 --flux 'tanh(u)' --n 100",
+        "chop data conservation --out cubic.h5 --flux cubic --split train --seed 1",
+    )
+)
 def conservation(
     out: Out,
     flux: Annotated[str, typer.Option(help="A formula in u, or a name such as cubic.")] = "sin(u)-cos(u)",
@@ -85,7 +91,7 @@ def conservation(
     _write(out, n, piece, _command("conservation", out, options, flags), force, drop_failures)
 
 
-@data_app.command()
+@data_app.command(epilog=examples("chop data mfc --out densities.h5 --family g_2to2 --length 0.3"))
 def mfc(
     out: Out,
     family: Annotated[Family, typer.Option(help="Which operators.")] = Family.g_2to2,
@@ -132,10 +138,9 @@ def _command(name: str, out: Path, options: Mapping[str, object], flags: Mapping
 def _write(
     out: Path, n: int, piece: Callable[[int, int], Case], command: str, force: bool, drop: bool = False
 ) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from chop.problems.errors import SolveError
     from chop.problems.storage import write_cases
+    from chop.terminal import bar
 
     def pieces() -> Iterator[Case]:
         for first in range(0, n, _ROWS_AT_A_TIME):
@@ -145,15 +150,14 @@ def _write(
                 if not drop:  # with it, only a piece that fails as a whole comes here
                     raise
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     written = 0
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task(out.name, total=n)
+    with bar() as shown:
+        task = shown.add_task(out.name, total=n)
 
         def progress(rows: int) -> None:
             nonlocal written
             written = rows
-            bar.update(task, completed=rows)
+            shown.update(task, completed=rows)
 
         write_cases(out, pieces(), command=command, overwrite=force, progress=progress)
     dropped = f" ({n - written} failed and were left out)" if written < n else ""

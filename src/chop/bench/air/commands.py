@@ -59,12 +59,11 @@ def air(
     Every piece of work is kept as it is finished. Ctrl-C, a crash or a full disk lose nothing: the same
     command continues.
     """
-    from rich.console import Console
-
     from chop.bench.air.report import write
     from chop.bench.air.runner import Run, run
+    from chop.terminal import console as terminal
 
-    console = Console(highlight=False)
+    console = terminal()
     asked = Run(
         out=out, data=data, models=tuple(map(_named, model or ())), programs=tuple(programs or ()),
         directions=tuple(direction or ()), every=every, cases=cases, year=year, seed=seed, workers=workers,
@@ -95,14 +94,14 @@ def demo_air(
 ) -> None:
     """Air quality in an invented region that a network has never seen: bare, and with a program around it."""
     import torch
-    from rich.console import Console
     from rich.table import Table
 
     from chop.bench.air.demo import demonstrate, pictures
     from chop.bench.air.demo import model as frozen
+    from chop.terminal import console as terminal
 
     torch.set_num_threads(1)  # at this size a second thread gains nothing
-    console = Console(highlight=False)
+    console = terminal()
     network = frozen(model)
     with console.status("inventing two regions, then asking the network"):
         shown = demonstrate(network, out, n, seed)

@@ -39,18 +39,19 @@ def air(
 
 
 def _fetch(folder: Path) -> None:
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
     from chop.problems.air.download import fetch
+    from chop.terminal import bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, transient=True) as bar:
+    with bar(*columns) as shown:
         tasks: dict[str, object] = {}
 
         def show(name: str, have: int, total: int | None) -> None:
             if name not in tasks:
-                tasks[name] = bar.add_task(name, total=total)
-            bar.update(tasks[name], completed=have, total=total)  # type: ignore[arg-type]
+                tasks[name] = shown.add_task(name, total=total)
+            shown.update(tasks[name], completed=have, total=total)  # type: ignore[arg-type]
 
         files = fetch(folder, progress=show)
     typer.echo(f"{folder}: {', '.join(file.name for file in files)}")
