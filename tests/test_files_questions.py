@@ -1,5 +1,7 @@
 """Questions in files: the same from every kind of file, read in pieces, and clear words when not."""
 
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import torch
 from chop.errors import ChopError
 from chop.files import QuestionFile
 from chop.files.hdf5 import Hdf5Array
+from chop.files.layout import LAYOUT
 from chop.files.npz import NpzArray
 from chop.problems import conservation, mfc
 from chop.problems.case import Case
@@ -112,6 +115,13 @@ def test_generated_data_sets_with_masks_and_graphs(tmp_path):
     assert same(read.prompt, prompt)
     assert torch.equal(read.prompt.graph.edges, prompt.graph.edges)
     assert torch.equal(read.mask, case.mask)
+
+
+def test_every_array_of_the_layout_is_documented():
+    page = (Path(__file__).parents[1] / "docs" / "files.md").read_text(encoding="utf-8")
+    for spec in LAYOUT:
+        assert f"`{spec.name}`" in page
+        assert spec.kind == "mask" or f"| {spec.shape} |" in page, spec
 
 
 def test_one_channel_and_one_coordinate_can_be_left_out(tmp_path):
