@@ -15,6 +15,9 @@ exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
+# The tables that `chop bench` writes are parts of a report and begin at its second level.
+suppress_warnings = ["myst.header"]
+
 # A name in single quotes of a docstring is a Python name.
 default_role = "py:obj"
 autodoc_member_order = "bysource"
@@ -22,7 +25,12 @@ autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
 
+smartquotes = False  # "--option" in prose means two hyphens
+
 html_theme = "furo"
+html_theme_options = {
+    "light_css_variables": {"code-font-size": "80%", "font-size--small": "90%"},
+}
 html_title = f"CHOP {release}"
 html_static_path = ["_static"]
 html_css_files = ["chop.css"]
