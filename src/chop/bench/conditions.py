@@ -42,6 +42,8 @@ STEPS = 144
 SUITES = ("conservation", "mfc", "transfer")
 GROUPS = ("main", "best", "evolved", "rollout", "ablations", "baselines", "finetuning")
 DEFAULT_GROUPS = GROUPS[:-1]
+EVOLVED_ROLLOUTS = 100
+"""Trajectories on which an evolved program is asked for rollouts: it may need many evaluations a step."""
 PROMPTS_VALIDATED = 100
 """In-context errors are taken on the first questions of a condition: they cost D more evaluations."""
 
@@ -232,7 +234,7 @@ def _wanted(selection: Selection, chosen: Mapping[str, str]) -> _Wanted:
                 yield "rollout", name, chosen["rollout"], None
     if rolls and "evolved" in groups and "conservation" in BEST_EVOLVED:
         for name in rolls:
-            yield "rollout", name, BEST_EVOLVED["conservation"], None
+            yield "rollout", name, BEST_EVOLVED["conservation"], EVOLVED_ROLLOUTS
     if "finetuning" in groups:
         for problem in problems:
             for name in at_once[problem]:
