@@ -54,7 +54,7 @@ FILES = [
 THIRD_PARTY = {"torch", "numpy"}
 STOREYS = [
     set(LADDER),
-    {"exits", "lines", "processes", "terminal"},
+    {"atomic", "exits", "lines", "processes", "terminal"},
     {"pictures", "problems", "testing"},
     {"icon"},
     {"bench", "demo", "evolution", "files"},

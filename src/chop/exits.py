@@ -102,8 +102,9 @@ def _misused(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         typer.echo(error.format_message(), err=True)
     else:
-        sentence = " ".join(error.format_message().split()).rstrip(".")
-        typer.echo(f"{path}: {sentence}; see {path} --help", err=True)
+        sentence = " ".join(error.format_message().split())
+        end = "" if sentence.endswith((".", "?")) else "."
+        typer.echo(f"{path}: {sentence}{end} See {path} --help.", err=True)
     return MENDABLE
 
 

@@ -6,14 +6,14 @@ Values are streamed; the few numbers of each question (error, rejected) are kept
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
-import h5py
 import numpy as np
 
+from chop.atomic import NewHdf5
 from chop.files.errors import FileError
 from chop.files.sources import Values
 
@@ -34,12 +34,6 @@ class Answers(Protocol):
         """One number a question for each name, and what is to be said of the whole."""
         ...
 
-    def __enter__(self) -> Answers: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
 
 def check_suffix(path: Path) -> None:
     """Say at once if answers cannot be written in such a file."""
@@ -47,20 +41,33 @@ def check_suffix(path: Path) -> None:
         raise FileError(f"answers are written to .h5, .nc or .npz files, not to {path.name}")
 
 
-def open_answers(path: Path, suffix: str, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> Answers:
+@contextmanager
+def open_answers(
+    path: Path, suffix: str, shape: tuple[int, int, int], dtype: np.dtype[Any]
+) -> Iterator[Answers]:
     """A file for ``(N, m, c)`` answers, of the sort that the suffix names."""
-    return NpzAnswers(path, shape, dtype) if suffix.lower() == ".npz" else Hdf5Answers(path, shape, dtype)
+    if suffix.lower() == ".npz":
+        with zipfile.ZipFile(path, "w") as archive:
+            answers = NpzAnswers(archive, shape, dtype)
+            try:
+                yield answers
+            finally:
+                answers.close()
+    else:
+        with NewHdf5(path, track_order=True) as new:  # NetCDF asks for the order
+            yield Hdf5Answers(new, shape, dtype)
 
 
 class Hdf5Answers:
     """HDF5 with named dimensions, which makes it NetCDF-4: xarray reads it as it is."""
 
-    def __init__(self, path: Path, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
-        self._file = h5py.File(path, "w", track_order=True)
+    def __init__(self, new: NewHdf5, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
+        self._new, self._file = new, new.file
+        file = new.file
         for name, length in zip(_AXES, shape, strict=True):
-            self._file[name] = np.arange(length)
-            self._file[name].make_scale(name)
-        self._values = self._file.create_dataset("values", shape, dtype)
+            file[name] = np.arange(length)
+            file[name].make_scale(name)
+        self._values = file.create_dataset("values", shape, dtype)
         self._named(self._values)
         self._rows = 0
 
@@ -71,6 +78,7 @@ class Hdf5Answers:
     def append(self, values: Values) -> None:
         self._values[self._rows : self._rows + len(values)] = values
         self._rows += len(values)
+        self._new.check()
 
     def finish(self, columns: Mapping[str, Values], about: Mapping[str, Any]) -> None:
         for name, numbers in columns.items():
@@ -80,26 +88,13 @@ class Hdf5Answers:
         for name, value in {"format": FORMAT, "version": VERSION, **about}.items():
             self._file.attrs[name] = value
 
-    def __enter__(self) -> Hdf5Answers:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._file.close()
-        except (OSError, RuntimeError) as problem:
-            # What could not be written is tried again here and fails again; the first failure is told.
-            if kind is None:
-                raise OSError(str(problem)) from problem
-
 
 class NpzAnswers:
     """An uncompressed npz file; no array is held whole."""
 
-    def __init__(self, path: Path, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
-        self._archive = zipfile.ZipFile(path, "w")
-        self._values = self._archive.open("values.npy", "w", force_zip64=True)
+    def __init__(self, archive: zipfile.ZipFile, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
+        self._archive = archive
+        self._values = archive.open("values.npy", "w", force_zip64=True)
         header = {
             "descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape,
         }  # fmt: skip
@@ -110,23 +105,14 @@ class NpzAnswers:
         self._values.write(np.ascontiguousarray(values, dtype=self._dtype).tobytes())
 
     def finish(self, columns: Mapping[str, Values], about: Mapping[str, Any]) -> None:
-        self._values.close()
+        self.close()
         for name, content in {**columns, "format": FORMAT, "version": VERSION, **about}.items():
             with self._archive.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array(member, np.asarray(content), allow_pickle=False)
 
-    def __enter__(self) -> NpzAnswers:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._values.close()
-            self._archive.close()
-        except (OSError, ValueError):
-            if kind is None:
-                raise
+    def close(self) -> None:
+        """End the array; no member of an archive can be begun before."""
+        self._values.close()
 
 
 __all__ = ["FORMAT", "SUFFIXES", "Answers", "check_suffix", "open_answers"]

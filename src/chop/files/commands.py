@@ -62,15 +62,16 @@ def predict(
     """
     import time
 
+    from chop.atomic import refuse
     from chop.files.answers import check_suffix
-    from chop.files.atomic import refuse
     from chop.files.choosing import choose_model, choose_program
+    from chop.files.errors import FileError
     from chop.files.predicting import predict as answer
     from chop.files.questions import QuestionFile
     from chop.terminal import bar, print_json
 
     check_suffix(out)
-    refuse(out, force)
+    refuse(out, FileError, force)
     chosen = choose_program(program)
     with QuestionFile(questions) as file, bar() as shown:
         frozen = choose_model(model)
@@ -129,23 +130,23 @@ def explain(
     With questions: .html and .png show the fields at every stage, .json tells the stages. Without: .svg and
     .mmd (mermaid) draw the program.
     """
-    from chop.errors import ChopError
+    from chop.atomic import refuse
     from chop.files.account import program_account, program_text, trace_account
-    from chop.files.atomic import refuse
     from chop.files.choosing import choose_program
+    from chop.files.errors import FileError
     from chop.terminal import print_json
 
     chosen = choose_program(program)
     if out is not None:
-        refuse(out, force)
+        refuse(out, FileError, force)
     if questions is None:
         if model is not None:
-            raise ChopError("a model answers questions: name the file with them before --model")
+            raise FileError("a model answers questions: name the file with them before --model")
         account, text = program_account(chosen), program_text(chosen)
         drawn = _program_drawings(chosen, account)
     else:
         if model is None:
-            raise ChopError("say which model answers: --model conservation, mfc, FILE.safetensors or FILE.py")
+            raise FileError("say which model answers: --model conservation, mfc, FILE.safetensors or FILE.py")
         trace, missed = _traced(questions, index, model, chosen, validate)
         account = {"question": index, **trace_account(trace), "rel_l2": missed}
         text = trace.explain() + ("" if missed is None else f"\ntruth    relative L2 error {missed:.4g}")
@@ -202,13 +203,13 @@ def _dump(account: dict[str, Any], path: Path) -> None:
 
 
 def _write(out: Path, drawn: _Drawings, force: bool) -> None:
-    from chop.files.atomic import whole
+    from chop.atomic import whole
     from chop.files.errors import FileError
 
     draw = drawn.get(out.suffix.lower())
     if draw is None:
         raise FileError(f"this is written to {', '.join(drawn)} files, not to {out.name}")
-    with whole(out, force) as partial:
+    with whole(out, FileError, force) as partial:
         draw(partial)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ class Hdf5Array:
     def _read(self, part: Any) -> Values:
         try:
             raw = np.asarray(self._data[part])
-        except OSError as error:
+        except (OSError, KeyError, RuntimeError) as error:
             raise FileError(f"{self._path}: {self._name} cannot be read; the file is damaged") from error
         return _decoded(raw, self._coding)
 
@@ -81,11 +80,16 @@ class Hdf5Source:
         except OSError as error:
             raise FileError(f"{path} cannot be opened: {_reason(error)}") from None
         self._path = path
-        if any(name.startswith(("_NC", "_nc")) for name in self._file.attrs):
+        try:
+            self.notes: Mapping[str, Any] = dict(self._file.attrs)
+            self.arrays = self._found()
+        except (OSError, KeyError, RuntimeError) as error:
+            self.close()
+            raise FileError(f"{path} is damaged; copy or write it again") from error
+        if any(name.startswith(("_NC", "_nc")) for name in self.notes):
             self.kind = "NetCDF-4"
 
-    @cached_property
-    def arrays(self) -> Mapping[str, Stored]:
+    def _found(self) -> Mapping[str, Stored]:
         found: dict[str, Stored] = {}
 
         def visit(name: str, item: Any) -> None:
@@ -94,10 +98,6 @@ class Hdf5Source:
 
         self._file.visititems(visit)
         return found
-
-    @cached_property
-    def notes(self) -> Mapping[str, Any]:
-        return dict(self._file.attrs)
 
     def close(self) -> None:
         self._file.close()

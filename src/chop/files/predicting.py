@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from chop import __version__
+from chop.atomic import refuse, whole
 from chop.files.answers import check_suffix, open_answers
-from chop.files.atomic import refuse, whole
 from chop.files.errors import FileError
 from chop.files.questions import QuestionFile, Questions
 from chop.metrics import rel_l2
@@ -62,7 +62,7 @@ def predict(
     """
     target = Path(out).expanduser()
     check_suffix(target)
-    refuse(target, overwrite)
+    refuse(target, FileError, overwrite)
     if not isinstance(questions, QuestionFile):
         with QuestionFile(questions) as file:
             return predict(
@@ -73,7 +73,7 @@ def predict(
         raise FileError(f"{target} holds the questions; give the answers another name")
     tally = _Tally()
     with (
-        whole(target, overwrite) as partial,
+        whole(target, FileError, overwrite) as partial,
         open_answers(partial, target.suffix, questions.answer_shape, questions.dtype) as answers,
     ):
         for part in questions.batches(batch):

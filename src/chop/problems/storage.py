@@ -8,8 +8,6 @@ or none, and at most a hidden ``.partial`` file that no reader accepts.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chop.atomic import NewHdf5, whole
 from chop.problems.case import Case
 from chop.problems.errors import DataError
 from chop.prompt import Axis, Field, Graph, Prompt
@@ -42,27 +41,13 @@ def write_cases(
     settings the cases carry: everything needed to make it again.
     """
     target = Path(path)
-    if target.exists() and not overwrite:
-        raise DataError(f"{target} exists already; choose another name or ask to overwrite it")
-    if not target.parent.is_dir():
-        raise DataError(f"there is no folder {target.parent} to write {target.name} into")
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}") from None
-    os.close(handle)
-    partial = Path(name)
-    try:
-        with h5py.File(partial, "w") as file:
-            _fill(file, cases, command, progress)
-        _to_disk(partial)
-        partial.chmod(0o666 & ~_umask())
-        partial.replace(target)
-        _to_disk(target.parent)
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole(target, DataError, overwrite) as partial, NewHdf5(partial) as new:
+
+        def written(rows: int) -> None:
+            new.check()
+            progress(rows)
+
+        _fill(new.file, cases, command, written)
     return target
 
 
@@ -153,20 +138,6 @@ def _append(file: Any, name: str, values: np.ndarray[Any, Any], rows: int) -> No
         raise DataError(f"the pieces of one data set must agree in {name}")
     stored.resize(rows + len(values), axis=0)
     stored[rows:] = values
-
-
-def _to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 class CaseFile:

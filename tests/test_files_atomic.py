@@ -1,0 +1,101 @@
+"""Files that are whole or not there."""
+
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from chop.atomic import NewHdf5, refuse, whole
+from chop.errors import ChopError
+from chop.files import FileError
+
+
+def test_what_is_written_appears_at_the_end(tmp_path):
+    path = tmp_path / "a.txt"
+    with whole(path, FileError) as partial:
+        partial.write_text("new")
+        assert not path.exists()
+    assert path.read_text() == "new"
+    with whole(path, FileError, overwrite=True) as partial:
+        partial.write_text("newer")
+        assert path.read_text() == "new"
+    assert path.read_text() == "newer"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
+
+
+def interrupted(path):
+    with whole(path, FileError, overwrite=True) as partial:
+        partial.write_text("new")
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_leaves_what_was_there(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(path)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_the_error_is_of_the_kind_asked_for(tmp_path):
+    class OwnError(ChopError):
+        pass
+
+    with pytest.raises(OwnError, match="is a folder"):
+        refuse(tmp_path, OwnError)
+
+
+def test_hdf5_written_through_it_is_hdf5(tmp_path):
+    values = np.random.default_rng(0).random((500, 70))
+    with NewHdf5(tmp_path / "a.h5") as new:
+        data = new.file.create_dataset("u", (0, 70), "f8", maxshape=(None, 70), chunks=(16, 70))
+        for row in range(0, 500, 50):
+            data.resize(row + 50, axis=0)
+            data[row:] = values[row : row + 50]
+            new.check()
+        new.file.attrs["complete"] = True
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert np.array_equal(file["u"], values)
+        assert file.attrs["complete"]
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from chop.atomic import NewHdf5
+
+def fill(path, patience):
+    with NewHdf5(path) as new:
+        grown = new.file.create_dataset("u", (0, 70), "f8", maxshape=(None, 70), chunks=(16, 70))
+        for row in range(0, 400, 50):
+            grown.resize(row + 50, axis=0)
+            grown[row:] = np.ones((50, 70))
+            if row >= patience:
+                new.check()
+        new.file["v"] = np.ones((100, 100))
+        new.file.attrs["complete"] = True
+
+failures = 0
+for limit in range(0, 280_000, 7_001):
+    for patience in (0, 200, 10_000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        try:
+            fill(Path(sys.argv[1]), patience)
+        except OSError as error:
+            assert error.strerror == "File too large", error
+            failures += 1
+print(failures)
+"""
+
+
+def test_hdf5_on_a_full_disk_fails_in_good_order(tmp_path):
+    """Wherever the disk is full: an error each time, and the process lives on."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "a.h5")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) == 3 * len(range(0, 280_000, 7_001))
