@@ -1,5 +1,6 @@
 """What stands on the pages holds: code runs from an empty folder, output is as shown, links lead on."""
 
+import ast
 import importlib.util
 import pkgutil
 import re
@@ -54,6 +55,21 @@ def test_the_tutorials_are_all_run():
     tutorials = list((DOCS / "tutorials").glob("*.md"))
     assert len(tutorials) >= 5
     assert all(runnable(page) for page in tutorials)
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda page: page.stem)
+def test_blocks_can_be_pasted_into_an_interpreter(page):
+    """There an empty line ends a function or a loop, and nothing else does."""
+    for block in runner.blocks(page.read_text(encoding="utf-8")):
+        if block.kind != "python" or block.file:
+            continue
+        lines = block.text.splitlines()
+        for node in ast.parse(block.text).body:
+            if hasattr(node, "body"):
+                assert all(lines[node.lineno - 1 : node.end_lineno]), (
+                    f"an empty line in {lines[node.lineno - 1]}"
+                )
+                assert not "".join(lines[node.end_lineno : node.end_lineno + 1]), lines[node.end_lineno]
 
 
 PAGE = """
