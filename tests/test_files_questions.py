@@ -117,6 +117,23 @@ def test_generated_data_sets_with_masks_and_graphs(tmp_path):
     assert torch.equal(read.mask, case.mask)
 
 
+def test_generated_data_sets_whose_questions_share_their_values(tmp_path):
+    plain = prompt_of(arrays(n=1))
+
+    def repeated(field):
+        return Field(field.coords, field.values.expand(4, *field.values.shape[1:]))
+
+    outputs = Field(plain.outputs.coords, torch.rand(4, 3, 8, 1))
+    prompt = Prompt(repeated(plain.inputs), outputs, repeated(plain.query), plain.at)
+    case = Case(prompt, torch.zeros(1, 8, 1).expand(4, 8, 1))
+    with QuestionFile(write_cases(tmp_path / "a.h5", [case])) as file:
+        assert len(file) == 4
+        read = file.read(1, 3)
+    assert torch.equal(read.prompt.outputs.values, outputs.values[1:3])
+    assert torch.equal(read.prompt.inputs.values, prompt.inputs.values[1:3])
+    assert torch.equal(read.target, case.target[1:3])
+
+
 def test_every_array_of_the_layout_is_documented():
     page = (Path(__file__).parents[1] / "docs" / "files.md").read_text(encoding="utf-8")
     for spec in LAYOUT:

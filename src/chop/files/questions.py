@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -127,11 +128,6 @@ class QuestionFile:
         return len(self), self._points("at"), 1 if outputs.widen else outputs.stored.shape[-1]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The arrays of the layout that it has or that stand in for one."""
-        return tuple(self._arrays)
-
-    @property
     def question_bytes(self) -> int:
         """What one question takes on disk, without what all share."""
         return sum(
@@ -164,22 +160,25 @@ class QuestionFile:
         def optional(name: str) -> Tensor | None:
             return take(name) if name in self._arrays else None
 
-        mask = optional("target_mask")
-        target = optional("target")
-        values = take("query_values").expand(last - first, -1, -1)
+        def spread(name: str) -> Tensor | None:
+            """With an axis of questions, also if all share it."""
+            own = len(SPECS[name].axes) - 1
+            found = optional(name)
+            return None if found is None else found.expand(last - first, *found.shape[-own:])
 
-        def examples(name: str) -> Field:
-            found = take(f"{name}_values")
-            spread = found.expand(last - first, *found.shape[-3:])
-            return Field(take(f"{name}_coords"), spread, optional(f"{name}_mask"))
+        def field(name: str) -> Field:
+            values = spread(f"{name}_values")
+            assert values is not None
+            return Field(take(f"{name}_coords"), values, spread(f"{name}_mask"))
 
+        target, mask = spread("target"), spread("target_mask")
         try:
             prompt = Prompt(
-                inputs=examples("input"),
-                outputs=examples("output"),
-                query=Field(take("query_coords"), values, optional("query_mask")),
+                inputs=field("input"),
+                outputs=field("output"),
+                query=field("query"),
                 at=take("at"),
-                graph=self._graph(),
+                graph=self._graph,
                 axes=None if self._axes is None else tuple(Axis(*axis) for axis in self._axes),
                 times=optional("times"),
             )
@@ -191,7 +190,9 @@ class QuestionFile:
                 raise FileError(f"{self.path}: {name} is {shape}, but the answers are {self.answer_shape}")
         return Questions(first, prompt, target, mask)
 
+    @cached_property
     def _graph(self) -> Graph | None:
+        """One for all batches: it remembers who neighbours whom."""
         if "graph" not in self._arrays:
             return None
         return Graph(self._take("graph", 0, 1), self._points("at"))

@@ -126,6 +126,7 @@ def _train(
             config=_config(data),
             data=data,
         )
+        Path(plan.folder).mkdir(parents=True, exist_ok=True)  # refused here, not once in every worker
         run(plan, workers or os.cpu_count() or 1, printing(plan))
         if int(os.environ.get("RANK", "0")) == 0:
             weights = Path(plan.folder) / "weights.safetensors"
