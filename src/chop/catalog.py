@@ -42,10 +42,37 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
-        "conservation", 0, 1000, 57.1,
-        'normalize | moving_frame(shift="spectral") | correct(select(normalize(separate=True) | icon, '
-        "combine(reflect | nearest_examples(k=4) | icon, icon, reflect | rescale(target=0.653) | icon, "
-        "shrink=False)), magnitude=0.446, gate=False)",
+        "conservation", 0, 1000, 55.9,
+        'combine(reflect | rescale(target=0.811) | moving_frame(shift="spectral") | correct(icon, '
+        'magnitude=0.558, gate=False), rescale(center="mean", target=0.778) | '
+        'combine(moving_frame(shift="spectral") | correct(icon, magnitude=0.421, gate=False), normalize |'
+        ' moving_frame(shift="spectral") | correct(icon, magnitude=0.558, gate=False)), pad=True)',
+    ),
+    Found(
+        "conservation", 1, 1000, 59.1,
+        "average(moving_frame | nearest_examples | correct(correct(icon, magnitude=0.172), magnitude=0.5,"
+        ' gate=False), rescale(target=0.805) | moving_frame(shift="spectral") | nearest_examples(k=2) | '
+        'moving_frame(shift="spectral") | correct(correct(icon, gate=False), magnitude=0.257, gate=False,'
+        " pad=False))",
+    ),
+    Found(
+        "conservation", 2, 1000, 51.2,
+        'combine(rescale(target=0.833) | combine(query_mean, moving_frame(shift="spectral") | '
+        'rescale(target=0.823) | moving_frame(shift="spectral") | correct(icon, magnitude=0.497, '
+        'pad=False), moving_frame | icon, gap=1), normalize | reflect | moving_frame(shift="spectral") | '
+        "icon, pad=True, gap=1)",
+    ),
+    Found(
+        "mfc", 0, 1000, 77.2,
+        "correct(combine(correct(reflect | select(icon, icon | unit_mass, pad=False)), "
+        "correct(select(icon, correct(icon, magnitude=0.787, pad=False), pad=False)) | unit_mass), "
+        "magnitude=1.0, gate=False, gap=1)",
+    ),
+    Found(
+        "mfc", 1, 1000, 77.9,
+        "correct(debias(combine(correct(correct(correct(icon, magnitude=0.175, pad=False), pad=False), "
+        "pad=False), reflect | correct(icon, pad=False))) | unit_mass, magnitude=1.0, gate=False, "
+        "pad=False, gap=3)",
     ),
 )  # fmt: skip
 """The winners of all runs, not only of the best ones."""
