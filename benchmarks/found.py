@@ -31,9 +31,7 @@ def main() -> None:
     if given.data:
         os.environ["CHOP_AIR_DATA"] = given.data
     torch.set_num_threads(1)
-    print(
-        "| task | seed | candidates | evaluations | score | validation: Raw | known | winner | same |"
-    )
+    print("| task | seed | candidates | evaluations | score | validation: Raw | known | winner | same |")
     print("|---|---|---|---|---|---|---|---|---|")
     for found in FOUND:
         if found.task not in (given.task or ("conservation", "mfc")):
