@@ -255,6 +255,9 @@ def test_bad_tasks_are_sentences(tmp_path):
     (tmp_path / "empty.py").write_text("x = 1\n")
     with pytest.raises(EvolutionError, match="defines no task"):
         load_task(str(tmp_path / "empty.py"))
+    (tmp_path / "failing.py").write_text("1 / 0\n")
+    with pytest.raises(EvolutionError, match=r"failing.py failed when it was run \(ZeroDivisionError"):
+        load_task(str(tmp_path / "failing.py"))
     with pytest.raises(EvolutionError, match="operators that do not exist: magic"):
         replace(task, operators=("magic",))
     with pytest.raises(EvolutionError, match="at least 2 questions on one batch axis"):

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chop import evolution, icon, metrics, operators, problems, testing
+    from chop import evolution, files, icon, metrics, operators, problems, testing
     from chop.catalog import programs
     from chop.errors import ChopError, ModelError, ParseError, ProgramError, PromptError
     from chop.evolution.run import evolve
@@ -38,7 +38,7 @@ _HOME = {
     "chop.text": ("parse", "registry"),
     "chop.trace": ("Trace",),
 }
-_MODULES = ("evolution", "icon", "metrics", "operators", "problems", "testing")
+_MODULES = ("evolution", "files", "icon", "metrics", "operators", "problems", "testing")
 _NAMES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "Trace",
     "evolution",
     "evolve",
+    "files",
     "from_jax",
     "from_numpy",
     "from_torch",

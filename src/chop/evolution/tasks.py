@@ -141,7 +141,10 @@ def load_task(source: str) -> Task:
     if spec is None or spec.loader is None:
         raise EvolutionError(f"{path} is not a Python file; a task file ends with .py and defines task")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise EvolutionError(f"{path} failed when it was run ({type(error).__name__}: {error})") from error
     task = getattr(module, "task", None)
     if not isinstance(task, Task):
         raise EvolutionError(f"{path} defines no task; end it with task = chop.evolution.Task(...)")

@@ -57,11 +57,11 @@ def _run(path: Path) -> ModuleType:
 
 
 def choose_program(source: str) -> Program:
-    """A program by its name (raw, conservation, mfc, corr, air), from a text file, or by its text."""
-    from chop.catalog import TEXTS
+    """A program by its name in `chop.programs`, from a text file, or by its text."""
+    from chop.catalog import programs
 
-    if source in TEXTS:
-        return parse(TEXTS[source])
+    if source in programs:
+        return programs[source]
     path = Path(source).expanduser()
     if path.suffix == ".txt" and "|" not in source:
         return parse(_read(path))

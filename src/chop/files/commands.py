@@ -31,7 +31,10 @@ MODEL_HELP = (
     "A bundled network (conservation, mfc, air_bthsa, air_yrd), a .safetensors file, or FILE.py:NAME, a "
     "callable in a Python file of yours, which is run."
 )
-PROGRAM_HELP = "The text of a program, a .txt file with it, or one of raw, conservation, mfc, corr, air."
+PROGRAM_HELP = (
+    "The text of a program, a .txt file with it, or one of raw, conservation, mfc, corr, air and what was "
+    "evolved: conservation_evolved, mfc_evolved, air_evolved."
+)
 
 _Questions = Annotated[Path, typer.Argument(help="The questions: .h5, .nc or .npz.", metavar="QUESTIONS")]
 _Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))]
