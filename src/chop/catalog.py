@@ -74,6 +74,12 @@ FOUND: tuple[Found, ...] = (
         "pad=False), reflect | correct(icon, pad=False))) | unit_mass, magnitude=1.0, gate=False, "
         "pad=False, gap=3)",
     ),
+    Found(
+        "mfc", 2, 1000, 73.9,
+        "combine(ridge(strength=0.000247), combine(correct(correct(rescale(target=0.959) | icon, "
+        "magnitude=0.662) | conserve_mean, gap=1), reflect | correct(correct(correct(icon, "
+        "magnitude=0.355, pad=False), magnitude=0.193, gap=1), gap=1) | unit_mass), pad=True)",
+    ),
 )  # fmt: skip
 """The winners of all runs, not only of the best ones."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from chop.errors import ChopError
+from chop.evolution.memory import Remembering
 from chop.evolution.moves import shorter
 from chop.evolution.population import Candidate
 from chop.evolution.run import Evolved
@@ -48,7 +49,9 @@ class Findings:
 
 def findings(evolved: Evolved) -> Findings:
     """Judge the winner where it counts; asks the model a few hundred questions."""
-    task, winner = evolved.task, evolved.winner
+    winner = evolved.winner
+    # What remains of a program without one of its parts asks mostly what the whole asks.
+    task = replace(evolved.task, model=Remembering(evolved.task.model))
     named = {f"start ({task.start})": task.start, **task.known, "the winner": winner.text}
     result = winner.program().run(task.model, task.cases.prompt[:1])
     assert result.trace is not None
