@@ -61,7 +61,7 @@ def searched(task: str, folder: Path, seed: int, given: argparse.Namespace) -> t
     budget, theirs = given.budget, None
     while theirs is None or (spent(theirs) < spent(ours) and budget < MOST):
         theirs = evolve(task, budget, out=folder / f"{task}-random-{seed}", agents="random", **common)
-        budget = min(MOST, budget + max(given.budget // 4, 60))
+        budget = min(MOST, 60 + int(1.05 * budget * spent(ours) / max(spent(theirs), 1)))
     return ours, theirs
 
 

@@ -154,10 +154,11 @@ class Evolution:
     def _prune(self) -> bool:
         """The best program without each of its parts, as far as that was not tried: it may not need them."""
         state, best = self.state, self.state.best
-        due = (state.iteration + 1) % PRUNING == 0 and self._plan.agents != ("random",)
+        if (state.iteration + 1) % PRUNING or self._plan.agents == ("random",):
+            return False
         known = {candidate.text for candidate in state.candidates}
         fewer = [text for program in shorter(best.program()) if (text := str(program)) not in known]
-        if not due or not fewer:
+        if not fewer:
             return False
         state.iteration += 1
         first = len(state.candidates)
