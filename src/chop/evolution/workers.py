@@ -161,8 +161,13 @@ def resident(pid: int) -> int:
 
 
 def _work(pipe: Connection, source: Source, parent: int) -> None:
-    """A worker: says None when it is ready, then answers jobs with verdicts."""
+    """A worker: says None when it is ready, then answers jobs with verdicts, as long as somebody listens."""
     begin_worker(parent)
+    with contextlib.suppress(EOFError, OSError):
+        _answer(pipe, source)
+
+
+def _answer(pipe: Connection, source: Source) -> None:
     try:
         judge = Judge(task_of(source))
         judge.warm_up()
@@ -174,11 +179,7 @@ def _work(pipe: Connection, source: Source, parent: int) -> None:
         return
     pipe.send(None)
     while True:
-        try:
-            job = pipe.recv()
-        except (EOFError, OSError):
-            return
-        pipe.send(judge(job))
+        pipe.send(judge(pipe.recv()))
 
 
 __all__ = ["Workers", "resident"]
