@@ -80,7 +80,9 @@ def test_a_task_that_does_not_load_is_a_sentence(tmp_path):
     path.write_text("import os\nraise RuntimeError('no data here')\n")
     workers = Workers(str(path), 1, load_task(TOY).limits)
     try:
-        with pytest.raises(EvolutionError, match=r"cannot load the task: .*task.py failed .*\(RuntimeError: no data here\)"):
+        with pytest.raises(
+            EvolutionError, match=r"cannot load the task: .*task.py failed .*\(RuntimeError: no data here\)"
+        ):
             list(workers.run([Job("icon")]))
     finally:
         workers.close()
