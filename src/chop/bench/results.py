@@ -80,11 +80,11 @@ class Results:
     def tuned(self, condition: str) -> tuple[float, int, Comparison] | None:
         """The best of the fine-tuning settings on a condition: (rate, steps, against the bare model)."""
         base = self.errors(condition, RAW)
+        curves = {method: self.curve(condition, method) for method in FINE_TUNING}
         options = []
-        for method in FINE_TUNING:
-            curve = self.curve(condition, method)
-            if curve is None or base is None:
-                continue
+        for method, curve in curves.items():
+            if base is None or curve is None:
+                return None  # the best of some of the rates is not the best of them
             for i, steps in enumerate(FINE_TUNING_STEPS):
                 against = comparison(base[: len(curve)], curve[: len(base), i])
                 if against.paired is not None:
