@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import chop
-from chop.catalog import TEXTS
 from chop.cli import app
 from chop.exits import run
 from chop.files import QuestionFile
@@ -142,7 +141,7 @@ def test_every_command_has_examples_that_name_it():
 
 
 def test_completion_knows_programs_and_networks_without_torch():
-    assert set(PROGRAMS) == set(TEXTS)
+    assert set(PROGRAMS) == set(chop.programs)
 
     def completed(words):
         code = (

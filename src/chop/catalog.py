@@ -80,6 +80,10 @@ FOUND: tuple[Found, ...] = (
         "magnitude=0.662) | conserve_mean, gap=1), reflect | correct(correct(correct(icon, "
         "magnitude=0.355, pad=False), magnitude=0.193, gap=1), gap=1) | unit_mass), pad=True)",
     ),
+    Found(
+        "air", 0, 300, 1.8,
+        "rescale(target=1.44) | icon",
+    ),
 )  # fmt: skip
 """The winners of all runs, not only of the best ones."""
 

@@ -19,6 +19,14 @@ QUESTIONS = {
     "air": {"seed": 15, "batch": (2,), "dimensions": 3, "points": 6, "channels": (4, 4), "masked": True},
     "conservation_evolved": {"seed": 16, "batch": (2,), "points": 20, "consecutive": True},
     "mfc_evolved": {"seed": 17, "batch": (2,), "style": "nonnegative"},
+    "air_evolved": {
+        "seed": 18,
+        "batch": (2,),
+        "dimensions": 3,
+        "points": 6,
+        "channels": (4, 4),
+        "masked": True,
+    },
 }
 
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from chop.program import Program
     from chop.trace import Trace
 
-PROGRAMS = ("raw", "conservation", "mfc", "corr", "air")
+PROGRAMS = (
+    "raw", "conservation", "mfc", "corr", "air", "conservation_evolved", "mfc_evolved", "air_evolved",
+)  # fmt: skip
+"""The catalog's names, written here so that help and completion need not load it."""
 """The named programs; written here so that completion needs no torch."""
 
 
@@ -31,10 +34,7 @@ MODEL_HELP = (
     "A bundled network (conservation, mfc, air_bthsa, air_yrd), a .safetensors file, or FILE.py:NAME, a "
     "callable in a Python file of yours, which is run."
 )
-PROGRAM_HELP = (
-    "The text of a program, a .txt file with it, or one of raw, conservation, mfc, corr, air and what was "
-    "evolved: conservation_evolved, mfc_evolved, air_evolved."
-)
+PROGRAM_HELP = f"The text of a program, a .txt file with it, or one of {', '.join(PROGRAMS)}."
 
 _Questions = Annotated[Path, typer.Argument(help="The questions: .h5, .nc or .npz.", metavar="QUESTIONS")]
 _Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))]
