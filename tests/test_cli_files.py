@@ -158,7 +158,7 @@ def test_completion_knows_programs_and_networks_without_torch():
         return done.stdout.split()
 
     assert completed("chop predict --model ") == list(bundled())
-    assert completed("chop explain --program c") == ["conservation", "corr"]
+    assert completed("chop explain --program c") == ["conservation", "corr", "conservation_evolved"]
     assert completed("chop pre") == ["predict"]
 
 
