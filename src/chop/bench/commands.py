@@ -39,8 +39,8 @@ _Programs = Annotated[
     list[str] | None,
     typer.Option(
         "--programs", "-p",
-        help="Which methods: main, best, evolved, rollout, ablations, baselines, finetuning, or the text of a program "
-        "of your own. Repeat it for several. All but finetuning if left out.",
+        help="Which methods: main, best, evolved, rollout, ablations, baselines, finetuning, or the text "
+        "of a program of your own. Repeat it for several. All but finetuning if left out.",
     ),
 ]  # fmt: skip
 
