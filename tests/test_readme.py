@@ -186,7 +186,9 @@ def lowered():
     counts = {}
     for method, errors in found.items():
         pairs = [
-            comparison(raw[key], errors[key]).paired for key in errors if key[0] in ("bthsa-yrd", "yrd-bthsa")
+            comparison(raw[key][: len(errors[key])], errors[key]).paired
+            for key in errors
+            if key[0] in ("bthsa-yrd", "yrd-bthsa")
         ]
         if len(pairs) == 88:
             counts[method] = sum(pair is not None and pair.reduction > 0 for pair in pairs)
