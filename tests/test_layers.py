@@ -18,6 +18,7 @@ HOME = Path(chop.__file__).parent
 # From the ground up: a module may import those before it. Operators are one rung, with steps of their own.
 LADDER = [
     "errors",
+    "user_code",
     "metrics",
     "fields",
     "prompt",
@@ -54,7 +55,7 @@ FILES = [
 THIRD_PARTY = {"torch", "numpy"}
 STOREYS = [
     set(LADDER),
-    {"atomic", "exits", "lines", "processes", "terminal"},
+    {"atomic", "exits", "fingerprint", "lines", "processes", "terminal", "wellformed"},
     {"pictures", "problems", "testing"},
     {"icon"},
     {"bench", "demo", "evolution", "files"},

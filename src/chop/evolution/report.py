@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from chop.atomic import whole
 from chop.evolution import charts
 from chop.evolution.errors import EvolutionError
 from chop.evolution.findings import Findings, findings
@@ -33,15 +34,8 @@ def write(evolved: Evolved) -> tuple[Path, Findings]:
     with Journal(evolved.out, None) as journal:
         text = page(evolved, found, journal.records)
     path = evolved.out / FILE
-    partial = path.with_name(f".{path.name}.tmp")
-    try:
+    with whole(path, EvolutionError, overwrite=True) as partial:
         partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise EvolutionError(
-            f"{path} cannot be written ({problem.strerror}); the journal is kept: make room and repeat"
-        ) from None
     return path, found
 
 
@@ -59,6 +53,7 @@ def page(evolved: Evolved, found: Findings, records: Sequence[Record]) -> str:
         f"<header><p>Evolution for the task {escape(evolved.task.name)}: the winner</p>"
         f"<h1><code>{escape(winner.text)}</code></h1></header>",
         _facts(evolved, records),
+        "<p>The winner never calls the model.</p>" if evolved.without_model else "",
         _section("Scores", _scores(found), _SCORES_SAID),
         _section("The winner", _scroll(draw_program(winner.program(), "svg"), "drawing of the winner")),
         _section("Progress", _figure(charts.embedded(charts.progress(evolved.state.candidates)), "progress")),
@@ -85,7 +80,7 @@ _AGENTS_SAID = (
 def _facts(evolved: Evolved, records: Sequence[Record]) -> str:
     candidates = evolved.state.candidates
     count = {name: sum(c.status == name for c in candidates) for name in ("done", "stopped", "failed")}
-    seconds = sum(r.get("clock", {}).get("seconds", 0.0) for r in records if r["kind"] == "candidate")
+    seconds = sum(r["clock"]["seconds"] for r in records if r["kind"] == "candidate")
     facts = {
         "score": f"{evolved.fitness:.3f}",
         "candidates": str(len(candidates)),
