@@ -170,9 +170,9 @@ def test_two_cannot_write_at_once(whole):
     [
         ({"seed": 3}, "its seed is 0, not 3"),
         ({"agents": "random"}, "its agents is builtin, not random"),
-        ({"start": "flip | icon"}, "the limits, the start or the operators differ"),
-        ({"cases": slice(0, 10)}, "the questions differ"),
-        ({"model": lambda prompt: prompt.query.values}, "the model differs"),
+        ({"start": "flip | icon"}, "the start program of the task changed"),
+        ({"cases": slice(0, 10)}, "the questions of the task changed"),
+        ({"model": lambda prompt: prompt.query.values}, "the model of the task changed"),
     ],
 )
 def test_another_evolution_is_refused(whole, change, words):
@@ -221,7 +221,7 @@ def test_journals_of_format_1_stay_readable(tmp_path):
 def test_what_is_no_journal_is_said(tmp_path):
     with pytest.raises(EvolutionError, match="holds no evolution"):
         Journal(tmp_path, None)
-    (tmp_path / FILE).write_bytes(line_of({"format": FORMAT.replace("1", "9")}))
+    (tmp_path / FILE).write_bytes(line_of({"format": f"{FORMAT}9"}))
     with pytest.raises(EvolutionError, match="this version reads"):
         Journal(tmp_path, None)
     (tmp_path / FILE).write_bytes(b"hello\n")

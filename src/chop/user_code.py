@@ -11,9 +11,18 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -41,18 +50,20 @@ def load(path: str | Path, error: type[ChopError]) -> ModuleType:
     known = _run_before.get(name)
     if known is not None and known[0] == source:
         return known[1]
-    _SIBLINGS.of(file.parent)
     spec = spec_from_file_location(name, file, loader=_Uncached(name, str(file)))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with _beside_it(str(file.parent)):
+            spec.loader.exec_module(module)
     except BaseException as problem:
         del sys.modules[name]
         if isinstance(problem, Exception | SystemExit):
-            raise error(f"{path} failed when it was run ({told(problem)})") from problem
+            where = place(problem)
+            at = f" at {where}" if where else ""
+            raise error(f"{path} failed when it was run ({_said(problem)}){at}") from problem
         raise
     _run_before[name] = (source, module)
     return module
@@ -68,49 +79,63 @@ class _Uncached(SourceFileLoader):
 
 
 class _Siblings:
-    """Finds what lies beside users' files, as if those were scripts."""
+    """Finds what lies beside users' files, without byte code.
 
-    def __init__(self) -> None:
-        self._folders: list[str] = []
+    Their folders come before what is installed while such a file is run, as those of scripts do, and after it
+    from then on: what a library imports later must not be a user's file that happens to have its name.
+    """
 
-    def of(self, folder: Path) -> None:
-        """Modules of a folder can be imported from now on, before installed ones of the same name."""
-        if self not in sys.meta_path:
-            finders: list[object] = sys.meta_path  # type: ignore[assignment]
-            last = finders.index(PathFinder) if PathFinder in finders else len(finders)
-            finders.insert(last, self)
-        if str(folder) in self._folders:
-            self._folders.remove(str(folder))
-        else:
-            sys.path.append(str(folder))  # for folders without __init__.py and for compiled modules
-        self._folders.insert(0, str(folder))
+    def __init__(self, first: bool) -> None:
+        self._first = first
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Modules of those folders, and of packages in them."""
-        last = name.rpartition(".")[2]
-        for folder in self._folders if path is None else path:
-            if path is not None and not self._has(folder):
-                continue
-            package = Path(folder, last)
-            for file, inside in (
-                (package / "__init__.py", [str(package)]),
-                (Path(folder, f"{last}.py"), None),
-            ):
-                if file.is_file():
-                    loader = _Uncached(name, str(file))
-                    return spec_from_file_location(
-                        name, file, loader=loader, submodule_search_locations=inside
-                    )
+        """Modules in those folders, and in packages there."""
+        if path is None:
+            folders: Sequence[str] = _running[-1:] if self._first else _folders
+        else:
+            folders = [folder for folder in path if _is_beside(folder)] if self._first else ()
+        for folder in folders:
+            spec = _finder(folder).find_spec(name)
+            if spec is not None and (spec.loader is not None or not self._first):
+                return spec  # any folder is a package without a loader: the last choice
         return None
 
-    def _has(self, folder: str) -> bool:
-        inside = any(Path(folder).is_relative_to(known) for known in self._folders)
-        return inside and not installed(folder)  # an environment may lie beside a user's file
+
+_folders: list[str] = []
+"""Where users' files lie, the latest first."""
+_running: list[str] = []
+"""Where those lie that are being run, the innermost last."""
 
 
-_SIBLINGS = _Siblings()
+@lru_cache(maxsize=64)
+def _finder(folder: str) -> FileFinder:
+    return FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_Uncached, SOURCE_SUFFIXES))
+
+
+def _is_beside(folder: str) -> bool:
+    inside = any(Path(folder).is_relative_to(known) for known in _folders)
+    return inside and not installed(folder)  # an environment may lie beside a user's file
+
+
+@contextmanager
+def _beside_it(folder: str) -> Iterator[None]:
+    """What lies in a folder can be imported, now first of all and later if nothing else has the name."""
+    finders: list[object] = sys.meta_path  # type: ignore[assignment]
+    for finder in _FINDERS:
+        if finder not in finders:
+            finders.insert(finders.index(PathFinder) if finder is _FINDERS[0] else len(finders), finder)
+    _finder.cache_clear()  # a finder remembers what there was
+    _folders[:] = [folder, *(other for other in _folders if other != folder)]
+    _running.append(folder)
+    try:
+        yield
+    finally:
+        _running.pop()
+
+
+_FINDERS = (_Siblings(first=True), _Siblings(first=False))
 
 
 def place(error: BaseException) -> str:
@@ -127,10 +152,13 @@ def place(error: BaseException) -> str:
 
 def told(error: BaseException) -> str:
     """An error of a user's own code for a sentence: what it is, what it says, where it was raised."""
-    words = str(error.msg if isinstance(error, SyntaxError) else error)
-    what = f"{type(error).__name__}: {words}" if words else type(error).__name__
     where = place(error)
-    return f"{what}; {where}" if where else what
+    return f"{_said(error)}; {where}" if where else _said(error)
+
+
+def _said(error: BaseException) -> str:
+    words = str(error.msg if isinstance(error, SyntaxError) else error)
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def _users(filename: str) -> bool:

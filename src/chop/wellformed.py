@@ -63,6 +63,11 @@ def anything(value: Any, depth: int = _DEEPEST) -> bool:
     return depth > 0 and all(anything(part, depth - 1) for part in inside)
 
 
+def present(record: Any, shape: Shape) -> Shape:
+    """The part of a shape that a record says something about, for names that may be left out."""
+    return {name: check for name, check in shape.items() if isinstance(record, dict) and name in record}
+
+
 def wrong(record: Any, shape: Shape) -> str:
     """What is the matter with a record, such as "no seed"; empty if nothing is."""
     if not isinstance(record, dict):
@@ -76,6 +81,6 @@ def wrong(record: Any, shape: Shape) -> str:
 
 
 __all__ = [
-    "Check", "Shape", "anything", "having", "list_of", "mapping_of", "number", "one_of", "optional", "text",
-    "whole", "wrong",
+    "Check", "Shape", "anything", "having", "list_of", "mapping_of", "number", "one_of", "optional",
+    "present", "text", "whole", "wrong",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from chop.evolution.errors import EvolutionError
 from chop.evolution.parts import Parts, changed
 from chop.evolution.shapes import Record, fitting
-from chop.wellformed import Shape, list_of, mapping_of, number, optional, text, whole, wrong
+from chop.wellformed import Shape, list_of, mapping_of, number, optional, present, text, whole, wrong
 
 FORMAT = "chop-evolution-2"
 FIRST_FORMAT = "chop-evolution-1"
@@ -57,8 +57,7 @@ class Head:
             )
         fitting(record, _HEAD, f"{path} does not begin like an evolution")
         parts = _first_parts(record) if record["format"] == FIRST_FORMAT else record.get("parts")
-        known = {name: check for name, check in _PARTS.items() if isinstance(parts, dict) and name in parts}
-        problem = wrong(parts, known) or wrong(parts, {"data": text, "model": text})
+        problem = wrong(parts, {"data": text, "model": text, **present(parts, _PARTS)})
         if problem:
             raise EvolutionError(
                 f"{path} does not begin like an evolution: it has {problem}; use another folder"

@@ -101,8 +101,8 @@ class LanguageModel:
         self.fruitless = 0 if fruitful else self.fruitless + 1
         if self.fruitless == self._budget.fruitless:
             self._show(
-                f"the language model at {self._chat.host} gave no new program {self.fruitless} times in a row: "
-                "it is not asked again"
+                f"the language model at {self._chat.host} gave no new program {self.fruitless} times in a "
+                "row: it is not asked again"
             )
 
     def _write(
