@@ -123,7 +123,8 @@ class _Walk:
     def _function(self, function: FunctionType) -> None:
         wrapped = getattr(function, "__wrapped__", None)
         if installed(function.__code__.co_filename):
-            self._all("installed", (_full_name(function), wrapped))
+            # Its own name: a decorator gives its function the name, and the module, of what it decorates.
+            self._all("installed", (function.__globals__["__name__"], function.__code__.co_qualname, wrapped))
             return
         self._say("function", function.__qualname__)
         used = {
@@ -142,10 +143,13 @@ class _Walk:
 
     def _object(self, value: Any) -> None:
         """State of objects: weights of modules, attributes of others; what has neither says its own words."""
-        if isinstance(value, ModuleType | BuiltinFunctionType) or hasattr(value, "__wrapped__"):
-            self._all("named", (_full_name(value), getattr(value, "__wrapped__", None)))
+        if isinstance(value, ModuleType | BuiltinFunctionType):
+            self._say("named", _full_name(value))
             return
         self.feed(type(value))
+        if hasattr(value, "__wrapped__"):  # compiled, remembered or counted: what counts is inside
+            self.feed(value.__wrapped__)
+            return
         if isinstance(value, nn.Module):
             feed_state(self.digest, value)
             self.feed({name: part for name, part in vars(value).items() if type(part) in _ATOMS})
