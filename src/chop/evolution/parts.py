@@ -95,10 +95,10 @@ def changed(found: Parts, wanted: Parts) -> str:
 
 def _same(name: str, found: Any, wanted: Any) -> bool:
     if name == "metric":
-        return may_be_same(str(found), str(wanted))
-    if name == "own_operators" and isinstance(found, dict):
-        return found.keys() == wanted.keys() and all(may_be_same(str(found[k]), wanted[k]) for k in found)
-    if name == "limits" and isinstance(found, dict):  # those of an older version are fewer
+        return may_be_same(found, wanted)
+    if name == "own_operators":
+        return found.keys() == wanted.keys() and all(may_be_same(found[k], wanted[k]) for k in found)
+    if name == "limits":  # those of an older version are fewer
         return all(wanted.get(key) == value for key, value in found.items())
     return plain(found) == plain(wanted)
 

@@ -22,6 +22,8 @@ from chop.user_code import installed
 
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
+_CONSTANTS = (tuple, frozenset, CodeType)
+"""Whether two equal ones are one object is up to the compiler, and to where byte code came from."""
 _DEEPEST = 30
 
 
@@ -65,10 +67,11 @@ class _Walk:
         if type(value) in _ATOMS:
             self._say(type(value).__name__, value)
             return
-        if id(value) in self._met:
-            self._say("again", self._met[id(value)][0])
-            return
-        self._met[id(value)] = (len(self._met), value)
+        if type(value) not in _CONSTANTS:
+            if id(value) in self._met:
+                self._say("again", self._met[id(value)][0])
+                return
+            self._met[id(value)] = (len(self._met), value)
         if self._depth >= _DEEPEST:
             self._say("deep", _full_name(type(value)))
             return
