@@ -18,6 +18,8 @@ HOME = Path(chop.__file__).parent
 # From the ground up: a module may import those before it. Operators are one rung, with steps of their own.
 LADDER = [
     "errors",
+    "named",
+    "units",
     "metrics",
     "fields",
     "prompt",
@@ -36,6 +38,7 @@ LADDER = [
     "forecast",
 ]
 OPERATORS = [
+    "domain",
     "statistics",
     "simplex",
     "affine",

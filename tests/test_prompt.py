@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import chop
 from chop import Axis, Field, Graph, Prompt, PromptError
-from chop.prompt import default_axes, lean
+from chop.prompt import lean
 from chop.testing import make_prompt, toy_model
 from prompt_parts import B, D, M, N, made
 
@@ -32,13 +32,6 @@ def test_what_a_prompt_says_of_itself():
     assert (prompt.inputs.points, prompt.inputs.channels) == (N, 2)
     assert bool(prompt.outputs.observed.all())
     assert prompt.outputs.observed.shape == (B, D, M, 1)
-
-
-def test_default_axes():
-    assert default_axes(1) == (Axis("x", 1.0),)
-    assert default_axes(2) == (Axis("t"), Axis("x", 1.0))
-    assert default_axes(3) == (Axis("t"), Axis("lon"), Axis("lat"))
-    assert [axis.name for axis in default_axes(5)] == ["x0", "x1", "x2", "x3", "x4"]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

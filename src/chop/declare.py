@@ -127,6 +127,11 @@ class Operator(ABC):
     helps: ClassVar[str] = ""
     """When it pays, as the end of a sentence that begins with "Helps"."""
 
+    @property
+    def unit_free(self) -> bool:
+        """Whether s times the prompt gives s times the answer, around a model of which that holds."""
+        return True
+
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             if "param" not in f.metadata and not isinstance(getattr(self, f.name), Operator):

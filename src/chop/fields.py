@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -19,27 +19,44 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Axis:
-    """One coordinate of the domain; ``period`` is None where it does not close on itself."""
+    """One coordinate of the domain; ``period`` is None where it does not close on itself.
+
+    The coordinate named ``t`` is time.
+    """
 
     name: str
     period: float | None = None
+    stated: bool = field(default=True, compare=False, repr=False, kw_only=True)
+    """Whether somebody said so; False where a prompt without axes had to assume it."""
 
     def __post_init__(self) -> None:
         given: object = self.period
         if given is not None and not (isinstance(given, Real) and 0 < float(given) < float("inf")):
             raise PromptError(f"axis {self.name!r} needs a positive finite period, not {self.period!r}")
 
-
-_DEFAULT_AXES = {
-    1: (Axis("x", 1.0),),
-    2: (Axis("t"), Axis("x", 1.0)),
-    3: (Axis("t"), Axis("lon"), Axis("lat")),
-}
+    def __str__(self) -> str:
+        return self.name if self.period is None else f"{self.name} (period {self.period:g})"
 
 
-def default_axes(dimensions: int) -> tuple[Axis, ...]:
-    """What k coordinates mean when nobody says: x; (t, x); (t, lon, lat); else unnamed numbers."""
-    return _DEFAULT_AXES.get(dimensions) or tuple(Axis(f"x{i}") for i in range(dimensions))
+def assumed_axes(grids: Sequence[Tensor]) -> tuple[Axis, ...]:
+    """What coordinates ``(..., n, k)`` mean where nobody says: as little as possible.
+
+    One coordinate is a place x, with period 1 only if every grid shows it: regular, n cells that make up 1.
+    Several have numbers for names, and none of them is time.
+    """
+    k = grids[0].shape[-1]
+    if k > 1:
+        return tuple(Axis(f"x{i}", stated=False) for i in range(k))
+    closed = all(covers_period(lean(grid)[..., 0], 1.0) for grid in grids)
+    return (Axis("x", 1.0 if closed else None, stated=False),)
+
+
+def covers_period(points: Tensor, period: float) -> bool:
+    """Whether points ``(..., n)`` ascend by 1/n of the period."""
+    n = points.shape[-1]
+    spacing = period / n
+    # Coordinates such as 0.01 * i are off by rounding only; a thousandth of a cell tells them from others.
+    return n > 1 and not bool(((points.diff(dim=-1) - spacing).abs() > 1e-3 * spacing).any())
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from chop.declare import choice, flag, number
 from chop.errors import ProgramError
-from chop.operators.statistics import Visible, machine_epsilon, mean_rule, mfc_rule
+from chop.operators.statistics import Visible, at_least, mean_rule, mfc_rule
 from chop.program import Frame, Notes, Transform
 from chop.prompt import Prompt
+from chop.units import binary_unit, in_units
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +88,9 @@ class Normalize(Transform):
     separate: bool = flag(False, "outputs are normalised by their own statistics")
 
     def fit(self, prompt: Prompt) -> Frame:
-        inputs = self._statistics(prompt.inputs.values, prompt)
+        inputs = self._statistics(prompt.inputs.values)
         if self.separate:
-            outputs = self._statistics(prompt.outputs.values, prompt)
+            outputs = self._statistics(prompt.outputs.values)
         elif prompt.inputs.channels != prompt.outputs.channels:
             raise ProgramError(
                 f"normalize maps {prompt.inputs.channels} input channels and {prompt.outputs.channels} "
@@ -101,10 +102,13 @@ class Normalize(Transform):
         return affine_frame(prompt, inputs, outputs, notes)
 
     @staticmethod
-    def _statistics(values: Tensor, prompt: Prompt) -> Affine:
+    def _statistics(values: Tensor) -> Affine:
         pooled = values.flatten(-3, -2)
-        spread = pooled.std(dim=-2, keepdim=True) if pooled.shape[-2] > 1 else torch.zeros_like(pooled)
-        return Affine(pooled.mean(dim=-2, keepdim=True), spread.clamp(min=machine_epsilon(prompt)))
+        size = pooled.abs().amax(dim=-2, keepdim=True)
+        unit = binary_unit(size)
+        many = pooled.shape[-2] > 1
+        spread = in_units(pooled, unit).std(dim=-2, keepdim=True) if many else torch.zeros_like(pooled)
+        return Affine(pooled.mean(dim=-2, keepdim=True), at_least(spread * unit, size))
 
 
 @final
@@ -119,7 +123,7 @@ class Minmax(Transform):
     def fit(self, prompt: Prompt) -> Frame:
         visible = Visible(prompt)
         low, high = visible.smallest, visible.largest
-        half = (high - low).clamp(min=machine_epsilon(prompt)) / 2
+        half = at_least(high - low, visible.size) / 2
         affine = Affine(_everywhere(low), _everywhere(half), offset=-1.0)
         return affine_frame(prompt, affine, affine, {"low": low, "high": high})
 

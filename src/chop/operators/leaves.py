@@ -11,9 +11,11 @@ from torch import Tensor
 from chop.declare import number
 from chop.errors import ProgramError
 from chop.grids import nearest_index, resample
+from chop.operators.domain import time_axis
 from chop.operators.statistics import feature_distance, nearest_example
 from chop.program import Leaf, Notes
 from chop.prompt import Field, Prompt, lean
+from chop.units import binary_unit, in_units
 
 
 @final
@@ -135,6 +137,8 @@ class Ridge(Leaf):
         centre = inputs.mean(dim=-2, keepdim=True)
         inputs = inputs - centre
         query = prompt.query.values.flatten(-2).unsqueeze(-2) - centre
+        unit = binary_unit(inputs.abs().amax(dim=(-1, -2), keepdim=True))
+        inputs, query = in_units(inputs, unit), in_units(query, unit)
         middle = outputs.mean(dim=-3, keepdim=True)
         products = inputs @ inputs.mT
         size = products.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
@@ -164,7 +168,7 @@ def _need_same_channels(prompt: Prompt, who: str) -> None:
 def _frame(prompt: Prompt, who: str, last: bool) -> Tensor:
     """The query's points at its extreme time, taken to the answer's places."""
     _need_same_channels(prompt, who)
-    axis = prompt.axis("t")
+    axis = time_axis(prompt, who)
     if axis is None:
         return resample(prompt.query.values, nearest_index(prompt.query.coords, prompt.at))
     frame = _extreme(prompt.query, axis, who, last)

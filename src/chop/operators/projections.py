@@ -10,6 +10,7 @@ from torch import Tensor
 
 from chop.declare import number
 from chop.errors import ProgramError
+from chop.operators.domain import time_axis
 from chop.operators.statistics import machine_epsilon
 from chop.program import Notes, Projection
 from chop.prompt import Prompt, lean
@@ -59,13 +60,20 @@ class UnitMass(Projection):
     law: ClassVar[str] = "Each frame with positive mean gets mean 1; projecting twice changes nothing."
     helps: ClassVar[str] = "for densities, whose mass is 1 whatever the model says"
 
+    @property
+    def unit_free(self) -> bool:
+        return False  # a mass of 1 is 1 in every unit
+
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
-        axis = prompt.axis("t")
-        if axis is None:
-            mass = values.mean(dim=-2, keepdim=True)
-        else:
-            mass = _mean_at_equal_times(values, lean(prompt.at)[..., axis])
-        heavy = mass > machine_epsilon(prompt)
+        axis = time_axis(prompt, self.name)
+
+        def mean(field: Tensor) -> Tensor:
+            if axis is None:
+                return field.mean(dim=-2, keepdim=True)
+            return _mean_at_equal_times(field, lean(prompt.at)[..., axis])
+
+        mass = mean(values)
+        heavy = mass > machine_epsilon(values) * mean(values.abs())
         projected = torch.where(heavy, values / torch.where(heavy, mass, 1), values)
         return projected, {"mass": mass.mean(dim=(-1, -2))}
 
@@ -136,6 +144,10 @@ class Finite(Projection):
     law: ClassVar[str] = "Everything is finite; finite values are unchanged."
     helps: ClassVar[str] = "when a number is wanted at any price; without it such an answer is rejected"
     fill: float = number(0.0, -1e6, 1e6, "what takes the place of a non-finite value")
+
+    @property
+    def unit_free(self) -> bool:
+        return self.fill == 0
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         bad = ~torch.isfinite(values)
