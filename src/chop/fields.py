@@ -66,6 +66,8 @@ class Field:
     ``coords`` is ``(..., n, k)``, ``values`` is ``(..., n, c)`` and ``mask`` is ``(..., n, c)`` bool,
     True where the value was observed; None means everywhere. Coordinates that lack leading axes are
     shared by the whole batch (and cost nothing). Values are finite also where nothing was observed.
+    Arrays may be torch's, numpy's, xarray's or pandas'; entries that a numpy masked array hides are
+    unobserved and get the mean of the others.
     """
 
     coords: Tensor
@@ -73,7 +75,8 @@ class Field:
     mask: Tensor | None = None
 
     def __post_init__(self) -> None:
-        values = as_tensor(self.values, "values")
+        values, hidden = _unmasked(self.values)
+        values = as_tensor(values, "values")
         coords = as_tensor(self.coords, "coords")
         if not values.is_floating_point():
             raise PromptError(f"Field.values must be floating point, not {values.dtype}")
@@ -92,6 +95,10 @@ class Field:
                     f"not {mask.dtype} {shape_text(mask)}"
                 )
             object.__setattr__(self, "mask", mask.expand(values.shape))
+        if hidden is not None:
+            seen = ~torch.from_numpy(hidden).to(values.device) & self.observed
+            object.__setattr__(self, "mask", seen)
+            object.__setattr__(self, "values", filled(values, seen))
 
     @property
     def batch(self) -> torch.Size:
@@ -186,10 +193,33 @@ class Graph:
         return torch.where(count > 0, total / count.clamp(min=torch.finfo(field.dtype).tiny), field)
 
 
+def filled(values: Tensor, seen: Tensor) -> Tensor:
+    """Functions ``(..., n, c)`` with the mean of what was seen where nothing was, 0 if that is nowhere.
+
+    What is filled in counts in a model and in pooled statistics: the mean disturbs them least.
+    """
+    count = seen.sum(dim=-2, keepdim=True)
+    mean = torch.where(seen, values, 0).sum(dim=-2, keepdim=True) / count.clamp(min=1)
+    return torch.where(seen, values, mean)
+
+
+def _unmasked(values: Any) -> tuple[Any, np.ndarray[Any, np.dtype[np.bool_]] | None]:
+    """A numpy masked array as its data and what it hides; anything else as it is."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values, None
+    return values.data, np.ma.getmaskarray(values)
+
+
 def as_tensor(value: Any, name: str) -> Tensor:
-    """Tensors as they are, anything else as a copy."""
+    """Tensors as they are, anything else (numpy, xarray, pandas, lists) as a copy."""
     if isinstance(value, Tensor):
         return value
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise PromptError(f"{name} has masked entries; only values can be unobserved")
+        value = value.data
+    if hasattr(value, "to_numpy"):  # xarray and pandas
+        value = value.to_numpy()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
         # torch knows neither reversed axes nor the other byte order.
         value = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
