@@ -68,6 +68,7 @@ STOREYS = [
 DOORS = {
     ("chop.program", "chop.pictures"),  # program.draw() and trace.plot() open a picture when they are called
     ("chop.trace", "chop.pictures"),
+    ("chop.grids", "scipy"),  # a tree, where points are many
     ("chop.model", "jax"),  # from_jax
 }
 """The only imports that go up, or out of the core's own needs; all inside functions."""

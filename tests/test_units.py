@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import chop
 from chop import Axis, Field, Prompt, metrics
+from chop.declare import Operator
 from chop.running import validation_error
 from chop.testing import make_prompt, toy_model
 from chop.testing.data import scaled, unit_free_model
@@ -142,10 +143,11 @@ def test_the_in_context_error_is_in_squares_of_the_data():
     torch.testing.assert_close(validation_error(small.outputs, held_out * 1e-20) * 1e40, error)
 
 
-def test_a_size_of_ones_own_is_declared():
-    assert not parse("icon | unit_mass").projection.unit_free
-    assert not parse("icon | finite(fill=1.0)").projection.unit_free
-    assert parse("icon | finite").projection.unit_free
+def test_who_claims_it():
+    """Every operator but those that bring a size of their own; third parties claim nothing unasked."""
+    silent = {name for name, operator in chop.registry().items() if not operator.unit_free}
+    assert silent == {"unit_mass", "finite"}
+    assert not Operator.unit_free
 
 
 def test_axes_do_not_count_as_data():

@@ -240,6 +240,13 @@ def lean(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def take_examples(tensor: Tensor, index: Tensor) -> Tensor:
+    """Some examples of ``(..., D, n, c)``, by their numbers; what the examples or the batch share stays so."""
+    once = lean(tensor)
+    taken = once if once.shape[-3] == 1 else once.index_select(-3, index)
+    return taken.expand(*tensor.shape[:-3], len(index), *tensor.shape[-2:])
+
+
 def unchecked(cls: type[_T], **fields: Any) -> _T:
     """An instance of a self-checking class from parts known to fit."""
     made = object.__new__(cls)

@@ -7,8 +7,10 @@ from torch import Tensor
 
 from chop.prompt import lean
 
+_FEW_DISTANCES = 2**18
+"""Distances of two grids up to which computing all of them is faster than a tree."""
 _HELD_DISTANCES = 2**24
-"""Distances in memory at once, when every prompt of a batch has its own grids."""
+"""Distances in memory at once."""
 
 
 def nearest_index(source: Tensor, target: Tensor) -> Tensor | None:
@@ -59,16 +61,63 @@ def _aligned(grid: Tensor, other: Tensor) -> Tensor:
 
 
 def _search(source: Tensor, target: Tensor) -> Tensor:
-    """Squared Euclidean distances, summed axis by axis as written, and their first minimum."""
+    """The first nearest source of each target ``(..., m)``: by all distances, by a tree where they are many."""
     n, m = source.shape[-2], target.shape[-2]
     batch = torch.broadcast_shapes(source.shape[:-2], target.shape[:-2])
     sources = source.expand(*batch, *source.shape[-2:]).reshape(-1, n, source.shape[-1])
     targets = target.expand(*batch, *target.shape[-2:]).reshape(-1, m, target.shape[-1])
-    found = []
+    if n * m > _FEW_DISTANCES:
+        found = [_by_tree(s, t) for s, t in zip(sources, targets, strict=True)]
+        return torch.stack(found).reshape(*batch, m)
     rows = max(1, _HELD_DISTANCES // (n * m))
-    for s, t in zip(sources.split(rows), targets.split(rows), strict=True):
-        distance = torch.zeros(s.shape[0], m, n, dtype=s.dtype, device=s.device)
-        for axis in range(s.shape[-1]):
-            distance += (t[:, :, None, axis] - s[:, None, :, axis]).square()
-        found.append(distance.argmin(dim=-1))
-    return torch.cat(found).reshape(*batch, m)
+    chunks = zip(sources.split(rows), targets.split(rows), strict=True)
+    return torch.cat([_distances(s.unsqueeze(1), t).argmin(dim=-1) for s, t in chunks]).reshape(*batch, m)
+
+
+def _distances(sources: Tensor, targets: Tensor) -> Tensor:
+    """Squared Euclidean distances ``(..., m, p)`` of ``(..., m, k)`` from ``(..., m or 1, p, k)``.
+
+    Summed axis by axis as written, so that all ways of searching agree to the last bit.
+    """
+    total = (targets[..., :, None, 0] - sources[..., 0]).square()
+    for axis in range(1, sources.shape[-1]):
+        total += (targets[..., :, None, axis] - sources[..., axis]).square()
+    return total
+
+
+def _by_tree(source: Tensor, target: Tensor) -> Tensor:
+    """Nearest sources ``(m,)`` of one grid from a k-d tree, with the answer of `_distances` on ties.
+
+    The tree proposes a few candidates for each target; `_distances` decides among them, and among all
+    sources for the rare target at which even the last candidate may tie with the best.
+    """
+    from scipy.spatial import KDTree
+
+    points, first = _distinct(source)
+    count = min(len(points), 2 ** source.shape[-1] + 1)  # ties of a regular grid, and one more
+    _, near = KDTree(points.double().cpu().numpy()).query(target.double().cpu().numpy(), count)
+    candidates = torch.from_numpy(near).to(source.device).reshape(len(target), count)
+    # In the order of the stored points, so that the first on ties is the first of them.
+    candidates = first[candidates].sort(dim=-1).values
+    distances = _distances(source[candidates], target)
+    best, place = distances.min(dim=-1)
+    found = candidates.gather(-1, place.unsqueeze(-1)).squeeze(-1)
+    if count < len(points):
+        limits = torch.finfo(source.dtype)
+        unsure = distances.amax(dim=-1) <= best * (1 + 64 * limits.eps) + limits.tiny
+        found[unsure] = _by_all(source, target[unsure])
+    return found
+
+
+def _by_all(source: Tensor, target: Tensor) -> Tensor:
+    """Nearest sources ``(m,)`` by all distances, so many at a time."""
+    chunks = target.split(max(1, _HELD_DISTANCES // len(source)))
+    return torch.cat([_distances(source.unsqueeze(0), chunk).argmin(dim=-1) for chunk in chunks])
+
+
+def _distinct(source: Tensor) -> tuple[Tensor, Tensor]:
+    """Points without their repetitions, and where each first stands: repeated points always tie."""
+    points, which = torch.unique(source, dim=0, return_inverse=True)
+    stands = torch.arange(len(source), device=source.device)
+    first = torch.full((len(points),), len(source), device=source.device)
+    return points, first.scatter_reduce(0, which, stands, "amin")

@@ -25,6 +25,7 @@ from chop.fields import (
     holds_integers,
     lean,
     shape_text,
+    take_examples,
     unchecked,
 )
 
@@ -223,12 +224,8 @@ class Prompt:
         index = kept.flatten()
 
         def take(tensor: Tensor) -> Tensor:
-            once = lean(tensor)
-            if once.shape[-3] == 1:  # one grid for all pairs: no need to write it out
-                taken = once.unsqueeze(-3)
-            else:
-                taken = once.index_select(-3, index).unflatten(-3, (d, width))
-            return taken.expand(*self.batch, d, width, *tensor.shape[-2:])
+            taken: Tensor = take_examples(tensor, index).unflatten(-3, (d, width))
+            return taken
 
         def pick(part: Field) -> Field:
             mask = None if part.mask is None else take(part.mask)

@@ -62,6 +62,7 @@ class Rescale(Transform):
     """
 
     name: ClassVar[str] = "rescale"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there; the mapped prompt has the target spread."
     helps: ClassVar[str] = "when the values lie outside the range the model was trained on"
     center: str = choice("auto", ("auto", "mean"), "which rule gives centre and scale")
@@ -83,6 +84,7 @@ class Normalize(Transform):
     """
 
     name: ClassVar[str] = "normalize"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there; mapped inputs have mean 0 and deviation 1."
     helps: ClassVar[str] = "when channels have different units"
     separate: bool = flag(False, "outputs are normalised by their own statistics")
@@ -117,6 +119,7 @@ class Minmax(Transform):
     """Maps the range of all visible values to [-1, 1]. The simplest rescaling, led by extremes."""
 
     name: ClassVar[str] = "minmax"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there; mapped values lie in [-1, 1]."
     helps: ClassVar[str] = "when a model was trained on values in [-1, 1]"
 
@@ -134,6 +137,7 @@ class Flip(Transform):
     """u -> -u everywhere. Another view of the same operator, for models that know one sign better."""
 
     name: ClassVar[str] = "flip"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Its own inverse."
     helps: ClassVar[str] = "when a model knows one sign better, and as a second view in an average"
 

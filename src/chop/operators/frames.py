@@ -32,6 +32,7 @@ class MovingFrame(Transform):
     """
 
     name: ClassVar[str] = "moving_frame"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there, for every time index."
     helps: ClassVar[str] = "when transport hides a change of shape that the model could predict"
     shift: str = choice("grid", ("grid", "spectral"), "whole grid points, or fractions by Fourier phases")
@@ -73,6 +74,7 @@ class Reflect(Transform):
     """
 
     name: ClassVar[str] = "reflect"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there."
     helps: ClassVar[str] = "as a second view of the same operator in an average: the two err differently"
 

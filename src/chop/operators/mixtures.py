@@ -31,6 +31,7 @@ class Select(Validator):
     """
 
     name: ClassVar[str] = "select"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = (
         "The answer is that of one branch, with an in-context error no larger than the last's."
     )
@@ -70,6 +71,7 @@ class Combine(Validator):
     """
 
     name: ClassVar[str] = "combine"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The weights are non-negative and sum to 1; one candidate alone is unchanged."
     helps: ClassVar[str] = "when candidates err in different ways"
     candidates: tuple[Program, ...] = programs("what is mixed; the first is the reference", at_least=1)
@@ -124,6 +126,7 @@ class Average(Program):
     """The plain mean of several programs' answers. Ensembling without any fit."""
 
     name: ClassVar[str] = "average"
+    unit_free: ClassVar[bool] = True
     kind: ClassVar[StageKind] = "mixture"
     law: ClassVar[str] = "Does not depend on the order of its members, to rounding."
     helps: ClassVar[str] = "when members err differently and the examples are too few to fit weights"

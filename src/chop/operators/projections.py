@@ -22,6 +22,7 @@ class ConserveMean(Projection):
     """Gives the answer the query's mean, channel by channel: mass is conserved."""
 
     name: ClassVar[str] = "conserve_mean"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The answer's mean over its points is the query's; projecting twice changes nothing."
     helps: ClassVar[str] = "when the equation conserves what the model lets drift, most of all in rollouts"
 
@@ -41,6 +42,7 @@ class Nonnegative(Projection):
     """Sets negative values to zero: densities and concentrations."""
 
     name: ClassVar[str] = "nonnegative"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Nothing is below zero; projecting twice changes nothing."
     helps: ClassVar[str] = "for densities and concentrations, where a negative number means nothing"
 
@@ -59,10 +61,6 @@ class UnitMass(Projection):
     name: ClassVar[str] = "unit_mass"
     law: ClassVar[str] = "Each frame with positive mean gets mean 1; projecting twice changes nothing."
     helps: ClassVar[str] = "for densities, whose mass is 1 whatever the model says"
-
-    @property
-    def unit_free(self) -> bool:
-        return False  # a mass of 1 is 1 in every unit
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         axis = time_axis(prompt, self.name)
@@ -84,6 +82,7 @@ class WithinExamples(Projection):
     """Clips to the range of the observed example outputs, channel by channel."""
 
     name: ClassVar[str] = "within_examples"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Nothing lies outside the range seen; projecting twice changes nothing."
     helps: ClassVar[str] = "when a model overshoots on questions that are like the examples"
 
@@ -110,6 +109,7 @@ class BoundVariation(Projection):
     """
 
     name: ClassVar[str] = "bound_variation"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = (
         "The total variation is at most the query's, the mean stays; projecting twice changes nothing."
     )
@@ -144,10 +144,6 @@ class Finite(Projection):
     law: ClassVar[str] = "Everything is finite; finite values are unchanged."
     helps: ClassVar[str] = "when a number is wanted at any price; without it such an answer is rejected"
     fill: float = number(0.0, -1e6, 1e6, "what takes the place of a non-finite value")
-
-    @property
-    def unit_free(self) -> bool:
-        return self.fill == 0
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         bad = ~torch.isfinite(values)

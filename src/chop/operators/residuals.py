@@ -10,6 +10,7 @@ from torch import Tensor
 
 from chop.declare import choice, flag, number, program, whole
 from chop.errors import ProgramError
+from chop.fields import take_examples
 from chop.grids import nearest_index, resample
 from chop.operators.statistics import input_distances, mfc_rule
 from chop.program import Outcome, Program, Validator
@@ -35,6 +36,7 @@ class Correct(Validator):
     """
 
     name: ClassVar[str] = "correct"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "With the gate, the in-context error reported is that of the fit, before the gate."
     helps: ClassVar[str] = "when the model errs alike on like inputs"
     base: Program = program("what is corrected")
@@ -127,6 +129,7 @@ class Debias(Validator):
     """
 
     name: ClassVar[str] = "debias"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Exact if the base errs by one fixed field."
     helps: ClassVar[str] = "against an error that is the same for all inputs, such as a bias of a region"
     base: Program = program("what is corrected")
@@ -221,7 +224,9 @@ def _pair(part: Field, h: int) -> Field:
 
 
 def _pairs(part: Field, kept: list[int]) -> Field:
+    index = torch.tensor(kept, device=part.values.device)
+
     def take(tensor: Tensor) -> Tensor:
-        return torch.stack([tensor.select(-3, j) for j in kept], dim=-3)
+        return take_examples(tensor, index)
 
     return Field(take(part.coords), take(part.values), None if part.mask is None else take(part.mask))

@@ -163,7 +163,7 @@ class OperatorConformance(_OnPrompts):
                     got = program.run(unit_free_model, scaled(prompt, 2.0**power)).values
                     assert torch.allclose(
                         got * 2.0**-power, values, rtol=close, atol=close, equal_nan=True
-                    ), f"{operator} depends on units (here 2**{power}); say unit_free = False if it means to"
+                    ), f"{operator} claims to be unit_free, but 2**{power} times the prompt is another answer"
 
     def test_projection_is_idempotent(self) -> None:
         """Projections: once is enough."""
