@@ -241,7 +241,7 @@ def lean(tensor: Tensor) -> Tensor:
 
 
 def take_examples(tensor: Tensor, index: Tensor) -> Tensor:
-    """Some examples of ``(..., D, n, c)``, by their numbers; what the examples or the batch share stays so."""
+    """Some examples of ``(..., D, n, c)``, by their numbers; what they or the batch share stays so."""
     once = lean(tensor)
     taken = once if once.shape[-3] == 1 else once.index_select(-3, index)
     return taken.expand(*tensor.shape[:-3], len(index), *tensor.shape[-2:])

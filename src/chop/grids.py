@@ -61,7 +61,7 @@ def _aligned(grid: Tensor, other: Tensor) -> Tensor:
 
 
 def _search(source: Tensor, target: Tensor) -> Tensor:
-    """The first nearest source of each target ``(..., m)``: by all distances, by a tree where they are many."""
+    """The first nearest source of each target ``(..., m)``: by all distances, or by a tree where many."""
     n, m = source.shape[-2], target.shape[-2]
     batch = torch.broadcast_shapes(source.shape[:-2], target.shape[:-2])
     sources = source.expand(*batch, *source.shape[-2:]).reshape(-1, n, source.shape[-1])
@@ -86,27 +86,32 @@ def _distances(sources: Tensor, targets: Tensor) -> Tensor:
 
 
 def _by_tree(source: Tensor, target: Tensor) -> Tensor:
-    """Nearest sources ``(m,)`` of one grid from a k-d tree, with the answer of `_distances` on ties.
+    """Nearest sources ``(m,)`` of one grid from a k-d tree, with the answer of `_distances` on ties."""
+    found, unsure = _among_candidates(source, torch.arange(len(source), device=source.device), target)
+    if bool(unsure.any()):  # repeated points crowd out others: each needs to be there once
+        rest = unsure.nonzero().squeeze(-1)
+        found[rest], unsure = _among_candidates(source, _first_of_each(source), target[rest])
+        found[rest[unsure]] = _by_all(source, target[rest[unsure]])
+    return found
 
-    The tree proposes a few candidates for each target; `_distances` decides among them, and among all
-    sources for the rare target at which even the last candidate may tie with the best.
+
+def _among_candidates(source: Tensor, allowed: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest of the allowed sources, and where one that is not among the candidates may tie with it.
+
+    A tree proposes a few candidates for each target; `_distances` decides among them.
     """
     from scipy.spatial import KDTree
 
-    points, first = _distinct(source)
-    count = min(len(points), 2 ** source.shape[-1] + 1)  # ties of a regular grid, and one more
-    _, near = KDTree(points.double().cpu().numpy()).query(target.double().cpu().numpy(), count)
-    candidates = torch.from_numpy(near).to(source.device).reshape(len(target), count)
+    tree = KDTree(source[allowed].double().cpu().numpy())
+    count = min(len(allowed), 2 ** source.shape[-1] + 1)  # as many as tie on a regular grid, and one more
+    near = torch.from_numpy(tree.query(target.double().cpu().numpy(), count)[1]).to(source.device)
     # In the order of the stored points, so that the first on ties is the first of them.
-    candidates = first[candidates].sort(dim=-1).values
+    candidates = allowed[near.reshape(len(target), count)].sort(dim=-1).values
     distances = _distances(source[candidates], target)
     best, place = distances.min(dim=-1)
-    found = candidates.gather(-1, place.unsqueeze(-1)).squeeze(-1)
-    if count < len(points):
-        limits = torch.finfo(source.dtype)
-        unsure = distances.amax(dim=-1) <= best * (1 + 64 * limits.eps) + limits.tiny
-        found[unsure] = _by_all(source, target[unsure])
-    return found
+    limits = torch.finfo(source.dtype)
+    crowded = distances.amax(dim=-1) <= best * (1 + 64 * limits.eps) + limits.tiny
+    return candidates.gather(-1, place.unsqueeze(-1)).squeeze(-1), crowded & (count < len(allowed))
 
 
 def _by_all(source: Tensor, target: Tensor) -> Tensor:
@@ -115,9 +120,10 @@ def _by_all(source: Tensor, target: Tensor) -> Tensor:
     return torch.cat([_distances(source.unsqueeze(0), chunk).argmin(dim=-1) for chunk in chunks])
 
 
-def _distinct(source: Tensor) -> tuple[Tensor, Tensor]:
-    """Points without their repetitions, and where each first stands: repeated points always tie."""
+def _first_of_each(source: Tensor) -> Tensor:
+    """Where each distinct point first stands."""
     points, which = torch.unique(source, dim=0, return_inverse=True)
     stands = torch.arange(len(source), device=source.device)
-    first = torch.full((len(points),), len(source), device=source.device)
-    return points, first.scatter_reduce(0, which, stands, "amin")
+    return torch.full((len(points),), len(source), device=source.device).scatter_reduce(
+        0, which, stands, "amin"
+    )
