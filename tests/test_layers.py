@@ -19,6 +19,7 @@ HOME = Path(chop.__file__).parent
 LADDER = [
     "errors",
     "named",
+    "user_code",
     "units",
     "metrics",
     "fields",
@@ -31,6 +32,7 @@ LADDER = [
     "trace",
     "staging",
     "running",
+    "promises",
     "program",
     "operators",
     "text",
