@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import base64
-import io
-import warnings
 from html import escape
-from typing import Any
 
 from chop.errors import ChopError
 from chop.pictures.drawing import draw_program
 from chop.pictures.figure import panel_figure, pens_used, places_shown, ramp
 from chop.pictures.palette import Pen
 from chop.pictures.panels import Panel, heading_of, panels_of
+from chop.pictures.rendering import small_png
 from chop.pictures.style import CSS
 from chop.text import parse
 from chop.trace import Step, Trace
@@ -129,18 +127,5 @@ def _figure(panel: Panel) -> str:
 
 
 def _png(panel: Panel) -> str:
-    """The panel as text of a data address; few colours, for a quarter of the size."""
-    import numpy as np
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from PIL import Image
-
-    figure = panel_figure(panel)
-    figure.set_dpi(RESOLUTION)
-    canvas: Any = FigureCanvasAgg(figure)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters the font lacks: the caption has them anyway
-        canvas.draw()
-    image = Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
-    packed = io.BytesIO()
-    image.quantize(COLORS).save(packed, format="png")
-    return base64.b64encode(packed.getvalue()).decode("ascii")
+    """The panel as text of a data address."""
+    return base64.b64encode(small_png(panel_figure(panel), RESOLUTION, COLORS)).decode("ascii")
