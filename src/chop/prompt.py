@@ -27,6 +27,7 @@ from chop.fields import (
     shape_text,
     unchecked,
 )
+from chop.words import prompt_facts, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,9 @@ class Origin:
 
     parent: Prompt
     kept: Tensor
+
+    def __repr__(self) -> str:
+        return shown("Origin", {"examples": str(self.kept.shape[-1]), "of": repr(self.parent)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +113,14 @@ class Prompt:
     def answer_shape(self) -> torch.Size:
         """What a model's answer looks like: ``(..., m, c)``."""
         return torch.Size((*self.batch, self.at.shape[-2], self.outputs.channels))
+
+    def __repr__(self) -> str:
+        return shown("Prompt", prompt_facts(self))
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import prompt_html
+
+        return prompt_html(self)
 
     def axis(self, name: str) -> int | None:
         """The position of a named coordinate, None if there is none of that name."""

@@ -14,6 +14,7 @@ from chop.prompt import Field, Prompt
 from chop.staging import Stages
 from chop.tasks import Answer, HeldOut, Task, schedule
 from chop.trace import Trace
+from chop.words import cost_facts, outcome_facts, shown
 
 if TYPE_CHECKING:
     from chop.program import Outcome, Program
@@ -36,6 +37,14 @@ class Result:
     rounds: int
     """How many times the program had to wait for the model."""
     trace: Trace | None
+
+    def __repr__(self) -> str:
+        return shown("Result", {**outcome_facts(self.values, self.held_out, {}), **cost_facts(self)})
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import result_html
+
+        return result_html(self)
 
 
 def validation_error(outputs: Field, held_out: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from chop.pictures.rendering import small_png
 from chop.pictures.style import CSS
 from chop.text import parse
 from chop.trace import Step, Trace
+from chop.words import axes_of
 
 RESOLUTION = 150
 COLORS = 128
@@ -48,6 +49,7 @@ def _accounting(trace: Trace, query: int) -> str:
         ("examples", str(prompt.examples)),
         ("input", f"{prompt.inputs.points} points × {prompt.inputs.channels} ch"),
         ("answer", f"{prompt.at.shape[-2]} points × {prompt.outputs.channels} ch"),
+        ("axes", axes_of(prompt)),
         ("model evaluations", f"{trace.calls} a query"),
         ("rounds", str(trace.rounds)),
     ]
@@ -96,14 +98,15 @@ def _row(trace: Trace, step: Step, query: int) -> str:
 def _fields(panels: list[Panel], left_out: int) -> str:
     more = f"<p>{left_out} more steps are in the table but not drawn.</p>" if left_out else ""
     figures = "".join(_figure(panel) for panel in panels)
+    keys = "".join(f"<li>{pen_key(pen)} {escape(pen.label)}</li>" for pen in pens_used(panels))
     return (
-        f'<section><h2>The fields</h2><ul class="key">{"".join(_key(pen) for pen in pens_used(panels))}</ul>'
+        f'<section><h2>The fields</h2><ul class="key">{keys}</ul>'
         f'<div class="panels">{figures}</div>{more}</section>'
     )
 
 
-def _key(pen: Pen) -> str:
-    """A piece of line and what it means."""
+def pen_key(pen: Pen) -> str:
+    """A piece of the line that a pen draws, on paper."""
     places = places_shown(pen)
     length = 48 / len(places)
     dash = _DASHES.get(pen.dash, "")
@@ -113,8 +116,8 @@ def _key(pen: Pen) -> str:
         f'stroke-width="{pen.width * 1.4:g}" stroke-opacity="{pen.alpha:g}"{pattern}/>'
         for i, place in enumerate(places)
     )
-    drawn = f'<svg class="plot" width="48" height="12" aria-hidden="true">{lines}</svg>'
-    return f"<li>{drawn} {escape(pen.label)}</li>"
+    paper = "vertical-align:middle;margin-right:4px;background:#ffffff"
+    return f'<svg class="plot" style="{paper}" width="48" height="12" aria-hidden="true">{lines}</svg>'
 
 
 def _figure(panel: Panel) -> str:
