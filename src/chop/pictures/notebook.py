@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from chop.pictures.drawing import draw_program
+from chop.pictures.boxes import layout
 from chop.pictures.figure import panel_figure, pens_used
 from chop.pictures.page import pen_key
 from chop.pictures.panels import Panel, answer_panel, prompt_panel
 from chop.pictures.rendering import small_png
+from chop.pictures.svg import as_svg
 from chop.pictures.views import curve, picture
 from chop.trace import of_query
 from chop.words import Facts, cost_facts, outcome_facts, prompt_facts, rollout_facts, text_of
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from chop.trace import Trace
 
 RESOLUTION, COLORS = 150, 64
-LIMIT = 64_000
+LIMIT = 90_000
 """Longest drawing or text that is put into a notebook."""
+SMALLEST = 0.6
+"""A wide drawing shrinks to this scale and is scrolled from there."""
 
 _FRAME = "max-width:900px;font:13px/1.45 system-ui,'DejaVu Sans',Arial,sans-serif"
 _MONO = "font-family:ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace"
@@ -39,7 +42,9 @@ _QUIET = "opacity:.7;font-size:11px"
 
 def program_html(program: Program) -> str:
     """The drawing, with the text below."""
-    drawing = draw_program(program, "svg")
+    placed = layout(program)
+    fitted = f"max-width:100%;min-width:{SMALLEST * placed.width:.0f}px;height:auto"
+    drawing = as_svg(placed, str(program), fitted)
     shown = f'<div style="overflow-x:auto">{drawing}</div>' if len(drawing) <= LIMIT else ""
     return _frame(f'{shown}<code style="{_MONO};overflow-wrap:anywhere">{escape(text_of(program))}</code>')
 
@@ -101,14 +106,14 @@ def _figure(panel: Panel, batch: torch.Size) -> str:
     first = f"query 0 of 0 to {batch.numel() - 1}" if batch.numel() > 1 else ""
     said = "; ".join(words for words in (first, panel.found) if words)
     keys = "".join(
-        f'<span style="white-space:nowrap">{pen_key(pen)} {escape(pen.label)}</span>'
+        f'<span>{pen_key(pen)}<span style="{_QUIET}">{escape(pen.label)}</span></span>'
         for pen in pens_used([panel])
     )
     return (
         f'<img alt="{escape(panel.heading)}" src="data:image/png;base64,{address}" '
         'style="display:block;width:100%;max-width:560px;background:#fff;border-radius:4px">'
-        f'<div style="{_QUIET};display:flex;flex-wrap:wrap;gap:2px 18px;margin-top:4px">{keys}'
-        f"<span>{escape(said)}</span></div>"
+        f'<div style="display:flex;flex-wrap:wrap;gap:2px 18px;margin-top:4px">{keys}'
+        f'<span style="{_QUIET}">{escape(said)}</span></div>'
     )
 
 
