@@ -68,7 +68,8 @@ def axes_of(prompt: Prompt) -> str:
         for axis in prompt.axes or ()
     ]
     assumed = getattr(prompt, "assumed", None)
-    return ", ".join(names) + (f", assumed: {assumed}" if assumed else "")
+    text = ", ".join(names) or f"{prompt.dimensions} without names"
+    return text + (f", assumed: {assumed}" if assumed else "")
 
 
 def text_of(program: object) -> str:

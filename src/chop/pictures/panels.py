@@ -188,7 +188,8 @@ class _Look:
 
 
 def _names(prompt: Prompt) -> list[str]:
-    return [axis.name for axis in prompt.axes or ()]
+    named = [axis.name for axis in prompt.axes or ()]
+    return named or [f"coordinate {i + 1}" for i in range(prompt.dimensions)]
 
 
 def _channel(part: Field) -> str:
