@@ -19,6 +19,8 @@ HOME = Path(chop.__file__).parent
 LADDER = [
     "errors",
     "words",
+    "named",
+    "units",
     "metrics",
     "fields",
     "prompt",
@@ -37,6 +39,7 @@ LADDER = [
     "forecast",
 ]
 OPERATORS = [
+    "domain",
     "statistics",
     "simplex",
     "affine",
@@ -69,6 +72,7 @@ DOORS = {
     ("chop.prompt", "chop.pictures"),
     ("chop.running", "chop.pictures"),
     ("chop.forecast", "chop.pictures"),
+    ("chop.grids", "scipy"),  # a tree, where points are many
     ("chop.model", "jax"),  # from_jax
 }
 """The only imports that go up, or out of the core's own needs; all inside functions."""

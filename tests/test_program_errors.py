@@ -28,7 +28,7 @@ def irregular():
     grid = prompt.at.clone()
     grid[3] += 0.02
     parts = {name: Field(grid, getattr(prompt, name).values) for name in ("inputs", "outputs", "query")}
-    return Prompt(**parts, at=grid)
+    return Prompt(**parts, at=grid, axes=prompt.axes)
 
 
 IMPOSSIBLE = {

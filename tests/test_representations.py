@@ -5,7 +5,6 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from chop.problems.case import Case
 from chop.program import Leaf, Outcome
 from chop.prompt import Axis, Field, Graph, Prompt
 from chop.testing import make_prompt, toy_model
-from chop.words import axes_of
 
 RESULT = chop.programs["mfc"].run(toy_model, make_prompt(3, batch=(4,)))
 STATIONS = make_prompt(3, dimensions=3, points=9, channels=(3, 3), batch=(2,), masked=True)
@@ -93,11 +91,16 @@ def test_a_prompt_tells_shapes_axes_and_ranges():
 
 
 def test_what_was_assumed_is_told():
-    axes = (Axis("t"), Axis("x", period=2.5))
-    assert axes_of(SimpleNamespace(axes=axes)) == "t, x (period 2.5)"
-    told = axes_of(SimpleNamespace(axes=axes, assumed="the grid shows it"))
-    assert told == "t, x (period 2.5), assumed: the grid shows it"
-    assert axes_of(SimpleNamespace(axes=(), dimensions=2)) == "2 without names"
+    x = torch.arange(8.0)[:, None] / 8
+    values = torch.sin(x + torch.arange(4.0)[:, None, None])
+    fields = Field(x, values[:3]), Field(x, values[:3]), Field(x, values[3])
+    told = "x (period 1), assumed: x with period 1, as the grid shows"
+    prompt = Prompt(*fields, x)
+    assert f"axes {told};" in repr(prompt)
+    trace = chop.parse("icon").run(lambda p: p.query.values, prompt).trace
+    assert trace.explain().splitlines()[2] == f"axes     {told}"
+    stated = chop.parse("icon").run(lambda p: p.query.values, replace(prompt, axes=(Axis("x", 2.5),))).trace
+    assert stated.explain().splitlines()[2] == "axes     x (period 2.5)"
 
 
 def test_a_result_tells_error_rejections_and_cost():

@@ -216,6 +216,7 @@ class Icon(Program):
     """The frozen model itself: one evaluation on the prompt as it stands."""
 
     name: ClassVar[str] = "icon"
+    unit_free: ClassVar[bool] = True
     kind: ClassVar[StageKind] = "leaf"
     law: ClassVar[str] = "Bit-equal to the bare model."
     helps: ClassVar[str] = (

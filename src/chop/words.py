@@ -63,13 +63,8 @@ def asked(prompt: Prompt) -> str:
 
 def axes_of(prompt: Prompt) -> str:
     """What the coordinates are: names, periods, and what was taken for granted."""
-    names = [
-        axis.name if axis.period is None else f"{axis.name} (period {axis.period:g})"
-        for axis in prompt.axes or ()
-    ]
-    assumed = getattr(prompt, "assumed", None)
-    text = ", ".join(names) or f"{prompt.dimensions} without names"
-    return text + (f", assumed: {assumed}" if assumed else "")
+    names = ", ".join(map(str, prompt.axes or ()))
+    return f"{names}, assumed: {prompt.assumed}" if prompt.assumed else names
 
 
 def text_of(program: object) -> str:

@@ -83,7 +83,10 @@ class StationIcon(nn.Module):
         c = self.config
         names = tuple(axis.name for axis in prompt.axes or ())
         if names != ("t", "lon", "lat"):
-            raise ModelError(f"this network knows functions of (t, lon, lat), the prompt has {names}")
+            raise ModelError(
+                f"this network knows functions of (t, lon, lat), the prompt has {names}; state them with "
+                'axes=(chop.Axis("t"), chop.Axis("lon"), chop.Axis("lat"))'
+            )
         channels, given = len(c.channels), (prompt.query.channels, prompt.outputs.channels)
         if given != (channels, channels):
             raise ModelError(

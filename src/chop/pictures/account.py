@@ -26,7 +26,7 @@ def trace_account(trace: Trace, query: int = 0) -> dict[str, Any]:
         "query": query,
         "examples": trace.prompt.examples,
         "axes": [{"name": axis.name, "period": axis.period} for axis in trace.prompt.axes or ()],
-        "assumed": getattr(trace.prompt, "assumed", None),
+        "assumed": trace.prompt.assumed,
         "calls": trace.calls,
         "rounds": trace.rounds,
         "error": None if trace.error is None else float(trace.at_query(trace.error, query)),

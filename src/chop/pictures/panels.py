@@ -188,8 +188,7 @@ class _Look:
 
 
 def _names(prompt: Prompt) -> list[str]:
-    named = [axis.name for axis in prompt.axes or ()]
-    return named or [f"coordinate {i + 1}" for i in range(prompt.dimensions)]
+    return [axis.name for axis in prompt.axes or ()]
 
 
 def _channel(part: Field) -> str:
