@@ -47,9 +47,9 @@ def span(values: Tensor, what: str = "") -> str:
     return f"{what}{values.min().item():.4g} .. {values.max().item():.4g}"
 
 
-def count(number: int, noun: str) -> str:
+def count(n: int, noun: str) -> str:
     """``1 round``, ``2 rounds``."""
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{n} {noun}{'s' * (n != 1)}"
 
 
 def asked(prompt: Prompt) -> str:

@@ -1,7 +1,7 @@
 """What a notebook shows of a value: its facts and one small picture.
 
-Everything is inside (no script, no style sheet, nothing to fetch), and text takes the colour of the notebook,
-so that it can be read in light and in dark ones; figures stand on paper of their own.
+Everything is inside (no script, nothing to fetch), and text takes the colour of the notebook, so that it can be
+read in light and in dark ones; figures stand on paper of their own.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def result_html(result: Result) -> str:
 
 def trace_html(trace: Trace) -> str:
     """What `Trace.explain` says of the first query."""
-    text = trace.explain()
+    text = escape(trace.explain())
     if len(text) > LIMIT:
         text = text[:LIMIT].rpartition("\n")[0] + "\n..."
     return _frame(
         f'<pre style="{_MONO};font-size:12px;line-height:1.4;margin:0;max-height:420px;overflow:auto;'
-        f'white-space:pre">{escape(text)}</pre>'
+        f'white-space:pre">{text}</pre>'
     )
 
 
