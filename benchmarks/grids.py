@@ -60,9 +60,8 @@ def main() -> None:
     for text, points in (("correct(icon)", 4096), ("mean_output", 30_000)):
         prompt, before = question(points), megabytes()
         took = seconds(parse(text).run, answer_of_nothing, prompt)
-        print(
-            f"{text}, {prompt.examples} examples of {points} points: {took:.2f} s, {megabytes() - before:.0f} MB"
-        )
+        grown = megabytes() - before
+        print(f"{text}, {prompt.examples} examples of {points} points: {took:.2f} s, {grown:.0f} MB")
 
 
 if __name__ == "__main__":

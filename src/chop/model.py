@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from chop.errors import ChopError, ModelError
 from chop.prompt import Origin, Prompt, stack
+from chop.user_code import told
 
 MAX_BYTES = 64 * 2**20
 """Prompt data handed to a model in one call, at most. Activations are a multiple of it."""
@@ -341,7 +342,7 @@ def _guarded(function: Callable[[Any], Any], argument: Any, prompt: Prompt) -> A
     except Exception as error:
         raise ModelError(
             f"the model failed on prompts of batch {tuple(prompt.batch)} with {prompt.examples} examples "
-            f"({type(error).__name__}: {error})"
+            f"{told(error)}"
         ) from error
 
 

@@ -94,11 +94,6 @@ def run(
     with torch.inference_mode():
         record = schedule(goals, caller)
         outcome: Outcome = record.results[answer]
-        if outcome.values.shape != prompt.answer_shape:
-            raise ProgramError(
-                f"{root} answered with shape {tuple(outcome.values.shape)}, "
-                f"the prompt asks for {tuple(prompt.answer_shape)}"
-            )
         held_out = record.results[goals[-1]] if validate else outcome.held_out
         error = None if held_out is None else validation_error(prompt.outputs, held_out)
         rejected = ~torch.isfinite(outcome.values).all(dim=-1).all(dim=-1)
