@@ -1,7 +1,7 @@
 """What a notebook shows of a value: its facts and one small picture.
 
-Everything is inside (no script, nothing to fetch), and text takes the colour of the notebook, so that it can be
-read in light and in dark ones; figures stand on paper of their own.
+Everything is inside (no script, nothing to fetch), and text takes the colour of the notebook, so that it can
+be read in light and in dark ones; figures stand on paper of their own.
 """
 
 from __future__ import annotations
