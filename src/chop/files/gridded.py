@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from chop.files.errors import FileError
-from chop.files.layout import FUNCTIONS, SPECS, Function, text
+from chop.files.layout import FUNCTIONS, SPECS, Function, noted_grids
 from chop.files.sources import Stored, Values
 from chop.fields import default_axes
 
@@ -63,7 +63,7 @@ def grids(
     """The grids of those functions that have one, by the name of the function."""
     made: dict[str, Grid] = {}
     for function in FUNCTIONS:
-        names = _names(function, arrays, found, notes, where)
+        names = _names(function, arrays, found, noted_grids(notes), where)
         if names is not None:
             made[function.name] = Grid(tuple((name, _coordinates(arrays, name, where)) for name in names))
         elif function.coords not in found and function.stand_in in made:
@@ -75,17 +75,16 @@ def _names(
     function: Function,
     arrays: Mapping[str, Stored],
     found: Mapping[str, Stored],
-    notes: Mapping[str, Any],
+    noted: Mapping[str, tuple[str, ...]],
     where: str,
 ) -> tuple[str, ...] | None:
     own = f"{function.name}_grid"
     if function.coords in found:
-        if own in notes:
+        if own in noted:
             raise FileError(f"{where} has both {own} and {function.coords}; keep one of them")
         return None
-    given = notes.get(own, notes.get("grid"))
-    if given is not None:
-        return tuple(word.strip() for word in text(given).split(","))
+    if own in noted or "grid" in noted:
+        return noted.get(own) or noted["grid"]
     if function.values not in found or "input_coords" in found:
         return None
     stored, lead = found[function.values], len(SPECS[function.values].axes) - 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,7 +82,13 @@ FUNCTIONS = (
 REQUIRED = ("input_values", "output_values", "query_values")
 
 
-def named(arrays: Mapping[str, Stored], where: str) -> dict[str, Stored]:
+def noted_grids(notes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The axes that the notes name: ``grid`` for all functions, ``output_grid`` for one."""
+    names = ["grid", *(f"{function.name}_grid" for function in FUNCTIONS)]
+    return {name: tuple(word.strip() for word in text(notes[name]).split(",")) for name in names if name in notes}
+
+
+def named(arrays: Mapping[str, Stored], notes: Mapping[str, Any], where: str) -> dict[str, Stored]:
     """The arrays of the layout under their plain names; clear words about what is missing or misspelt."""
     found: dict[str, Stored] = {}
     for spec in LAYOUT:
@@ -91,7 +97,8 @@ def named(arrays: Mapping[str, Stored], where: str) -> dict[str, Stored]:
             raise FileError(f"{where} has both {spec.name} and {spec.grouped}; keep one of them")
         if spellings:
             found[spec.name] = arrays[spellings[0]]
-    _refuse_misspelt(arrays, found, where)
+    axes = {name for stored in found.values() for name in stored.dims}.union(*noted_grids(notes).values())
+    _refuse_misspelt(arrays, found, axes, where)
     missing = [name for name in REQUIRED if name not in found]
     if missing:
         raise FileError(absent(arrays, missing, where))
@@ -107,11 +114,12 @@ def absent(arrays: Mapping[str, Stored], missing: list[str], where: str) -> str:
     )
 
 
-def _refuse_misspelt(arrays: Mapping[str, Stored], found: Mapping[str, Stored], where: str) -> None:
-    """A mask under a wrong name would be left out in silence."""
+def _refuse_misspelt(
+    arrays: Mapping[str, Stored], found: Mapping[str, Stored], axes: Set[str | None], where: str
+) -> None:
+    """A mask under a wrong name would be left out in silence; but ``time``, an axis, is no misspelt ``times``."""
     free = [spec.name for spec in LAYOUT if spec.name not in found]
     known = {name for spec in LAYOUT for name in (spec.name, spec.grouped)}
-    axes = {name for stored in found.values() for name in stored.dims}  # ``time`` is no misspelt ``times``
     for name in arrays:
         near = [] if name in known | axes else difflib.get_close_matches(name, free, n=1, cutoff=0.85)
         if near:
@@ -167,5 +175,6 @@ __all__ = [
     "axes_of",
     "complete",
     "named",
+    "noted_grids",
     "text",
 ]

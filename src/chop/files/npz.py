@@ -6,6 +6,7 @@ import io
 import os
 import struct
 import tempfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ from chop.files.sources import Values
 
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, TypeError, LookupError, AttributeError,
-    SyntaxError, ArithmeticError, RuntimeError, MemoryError, OSError,
+    SyntaxError, tokenize.TokenError, ArithmeticError, RuntimeError, MemoryError, OSError,
 )  # fmt: skip
 """What zipfile and numpy raise on a damaged file. RuntimeError: an encrypted member, a header nested deeply."""
 _HEADER = 2**14
@@ -43,10 +44,10 @@ class NpzArray:
         self._path, self._archive, self._member = path, archive, member
         self._name = member.filename.removesuffix(".npy")
         self.held = member.compress_size
-        with self._careful(), archive.open(member) as stream:
-            self.shape, self._fortran, self.dtype, self._begin = _header(stream)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FileError(f"{path}: {self._name} is packed as numpy never does; write it with numpy.savez")
+        with self._careful(), archive.open(member) as stream:
+            self.shape, self._fortran, self.dtype, self._begin = _header(stream)
         told = prod(self.shape) * self.dtype.itemsize
         if not self.dtype.hasobject and (told != member.file_size - self._begin or not self.dtype.itemsize):
             raise self._damaged()

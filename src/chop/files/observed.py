@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,27 +26,24 @@ def observed(
     values: Values, seen: Values | None, array: Placed, mask: Placed | None, first: int, where: str
 ) -> Observed:
     """NaN marks what was not observed, if it does not contradict a mask; it is filled by what was."""
-    unknown = np.isnan(values)
-    name = array.spec.name
-    if np.isinf(values).any():
-        raise FileError(f"{where}: {name}{_question(np.isinf(values), array, first)} holds infinity")
+    name, unknown, infinite = array.spec.name, np.isnan(values), np.isinf(values)
+    if infinite.any():
+        raise FileError(f"{where}: {name}{_question(infinite, array, first)} holds infinity")
     if not unknown.any():
         return Observed(_tensor(values), None if seen is None else _tensor(seen))
-    if seen is None:
-        alone = unknown.all(axis=(-1, -2))
-        if alone.any() and name != "target":
-            raise FileError(
-                f"{where}: {name}{_question(alone, array, first)} holds NaN at every point, nothing to go by; "
-                "leave it out, or fill it in and write 0 there into a mask"
-            )
-        seen = ~unknown
-    elif (unknown & seen).any():
-        assert mask is not None
+    if mask is not None and not mask.of_points and (unknown & seen).any():
         raise FileError(
             f"{where}: {name}{_question(unknown & seen, array, first)} holds NaN where {mask.spec.name} says that "
             "it was observed; write 0 there"
         )
-    return Observed(_tensor(np.where(unknown, _means(values, seen), values)), _tensor(seen))
+    known = ~unknown if seen is None else seen & ~unknown
+    nothing = unknown.any(axis=(-1, -2)) & ~known.any(axis=(-1, -2))
+    if name != "target" and (mask is None or mask.of_points) and nothing.any():
+        raise FileError(
+            f"{where}: {name}{_question(nothing, array, first)} holds NaN at every point, nothing to go by; "
+            "leave it out, or fill it in and write 0 there into a mask"
+        )
+    return Observed(_tensor(np.where(unknown, _means(values, known), values)), _tensor(known))
 
 
 def _means(values: Values, seen: Values) -> Values:
@@ -56,7 +54,7 @@ def _means(values: Values, seen: Values) -> Values:
     return found
 
 
-def _question(bad: Values, array: Placed, first: int) -> str:
+def _question(bad: Any, array: Placed, first: int) -> str:
     return f" of question {first + int(np.argwhere(bad)[0][0])}" if array.by_question else ""
 
 

@@ -28,6 +28,8 @@ class Placed:
     """One length for each axis of the layout, 1 where it was left out."""
     by_question: bool
     """Whether its first axis is the questions'; otherwise all share it."""
+    of_points: bool = False
+    """Whether it is a mask of points, whatever function is known there."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,10 @@ class Arrangement:
 def arrange(source: Source) -> Arrangement:
     """Every array of the layout in its place."""
     where = str(source.path)
-    found = named(source.arrays, where)
+    found = named(source.arrays, source.notes, where)
     made = grids(source.arrays, found, source.notes, where)
     axes = axes_of(source.notes, where)
-    loose = found.pop("target_mask") if _is_loose(source, found) else None
+    loose = found.pop("target_mask") if _has_loose_mask(source, found) else None
     values = {
         function.values: _values(function.values, found, made.get(function.name), _near(function, found), where)
         for function in FUNCTIONS
@@ -68,7 +70,7 @@ def arrange(source: Source) -> Arrangement:
         if function.mask in found
     }
     if loose is not None:
-        masks |= _loose_mask(loose, placed, masks, made, questions, where)
+        masks |= _loose_mask(loose, values, placed, made, masks, where)
     for name in ("times", "graph"):
         if name in found:
             placed[name] = _other(SPECS[name], found[name], lead, where)
@@ -232,53 +234,46 @@ def _fits(axis: str, length: int, size: int | None) -> bool:
     return size is None or length == size or (axis in _BROADCAST and length == 1)
 
 
-def _is_loose(source: Source, found: Mapping[str, Stored]) -> bool:
+def _has_loose_mask(source: Source, found: Mapping[str, Stored]) -> bool:
     """Whether there is an array called ``mask``, which generated files mean for the target alone."""
     return "mask" in source.arrays and "target_mask" in found and source.notes.get("format") != GENERATED
 
 
 def _loose_mask(
     stored: Stored,
-    placed: Mapping[str, Placed],
-    masks: Mapping[str, Placed],
+    values: Mapping[str, Placed],
+    points: Mapping[str, Placed],
     made: Mapping[str, Grid],
-    questions: int,
+    masks: Mapping[str, Placed],
     where: str,
 ) -> dict[str, Placed]:
-    """An array called ``mask``: of the points, for every function on as many; with questions, of the target."""
+    """An array called ``mask``: of points, for every function on as many; or of the targets of the questions."""
     _refuse_text(SPECS["target_mask"], stored, where)
     found: dict[str, Placed] = {}
-    target = False
     for function in FUNCTIONS:
-        points = placed.get(function.values) or placed.get(function.coords)
-        if points is None and function.name not in made:
-            continue
-        grid = made.get(function.name)
-        inner = grid.shape if grid is not None else (points.shape[-2],) if points is not None else ()
-        spec = SPECS[function.mask]
-        channels = placed[function.values].shape[-1] if function.values in placed else None
-        rest = (prod(inner), *(stored.shape[-1:] if len(stored.shape) > len(inner) else (1,)))
-        if _masks(stored.shape, inner, channels) and function.mask not in masks:
-            found[spec.name] = Placed(spec, stored, (1,) * (len(spec.axes) - 2) + rest, by_question=False)
-        if function.name == "target" and stored.shape[:1] == (questions,) and _masks(stored.shape[1:], inner, channels):
-            rest = (prod(inner), *(stored.shape[-1:] if len(stored.shape) > 1 + len(inner) else (1,)))
-            whole = Placed(spec, stored, (questions, *rest), by_question=True)
-            target = True
-    if target and found:
+        grid, spec = made.get(function.name), SPECS[function.mask]
+        inner = (points[function.coords].shape[-2],) if grid is None else grid.shape
+        known = values.get(function.values)
+        lengths = {(), (1,), *(() if known is None else (known.shape[-1:],))}
+        rest = stored.shape[len(inner) :]
+        if stored.shape[: len(inner)] == inner and rest in lengths and spec.name not in masks:
+            full = (*(1 for _ in spec.axes[:-2]), prod(inner), *(rest or (1,)))
+            found[spec.name] = Placed(spec, stored, full, by_question=False, of_points=True)
+        rest = stored.shape[1 + len(inner) :]
+        if function.name == "target" and stored.shape[1 : 1 + len(inner)] == inner and rest in lengths:
+            found[""] = Placed(spec, stored, (stored.shape[0], prod(inner), *(rest or (1,))), by_question=True)
+    of_target = found.pop("", None)
+    if of_target is not None and found:
         raise FileError(
             f"{where}: mask is {stored.shape}, which can be of the points or of the target of each question; "
             "call it target_mask, or input_mask, output_mask and query_mask"
         )
-    if not target and not found:
+    if of_target is None and not found:
         raise FileError(
             f"{where}: mask is {stored.shape}, which fits neither the points of a function nor the target; "
             "a mask has 1 where a value was observed"
         )
-    return {"target_mask": whole} if target else found
-
-
-def _masks(shape: tuple[int, ...], inner: tuple[int, ...], channels: int | None) -> bool:
-    return shape == inner or (shape[:-1] == inner and len(shape) > 0 and (channels is None or shape[-1] in (1, channels)))
+    return found if of_target is None else {"target_mask": of_target}
 
 
 def _fitting(masks: Mapping[str, Placed], questions: int, where: str) -> dict[str, Placed]:

@@ -109,9 +109,9 @@ def open_source(source: Any) -> Source:
         from chop.files.npz import NpzSource
 
         return NpzSource(path)
-    import h5py
+    from chop.guards.hdf5 import is_hdf5
 
-    if h5py.is_hdf5(path):
+    if is_hdf5(path):
         from chop.files.hdf5 import Hdf5Source
 
         return Hdf5Source(path)

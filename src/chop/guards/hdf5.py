@@ -38,6 +38,11 @@ def reading(where: object, error: type[ChopError]) -> Iterator[None]:
         raise error(f"{where} is damaged; copy or write it again") from problem
 
 
+def is_hdf5(path: Path) -> bool:
+    """Whether a file is HDF5, wherever in it that begins."""
+    return bool(h5py.is_hdf5(path))
+
+
 def open_hdf5(path: Path, error: type[ChopError]) -> tuple[Any, dict[str, Any]]:
     """The file, to be closed by the caller, and every data set that lies in it, by name."""
     try:
@@ -129,4 +134,4 @@ def _reason(problem: BaseException) -> str:
     return getattr(problem, "strerror", None) or text or "it is damaged"
 
 
-__all__ = ["check_hdf5", "chunk", "claimed", "held", "open_hdf5", "reading"]
+__all__ = ["check_hdf5", "chunk", "claimed", "held", "is_hdf5", "open_hdf5", "reading"]
