@@ -98,7 +98,8 @@ def contents_text(found: dict[str, Any]) -> str:
             + ("with the true answers" if found["target"] else "without the true answers")
         )
         if found["grid"]:
-            lines.append(f"answers on a grid: {', '.join(f'{name} ({n})' for name, n in found['grid'].items())}")
+            axes = ", ".join(f"{name} ({length})" for name, length in found["grid"].items())
+            lines.append(f"answers on a grid: {axes}")
         if found["assumed"]:
             lines.append(f"axes are not stated; assumed: {found['assumed']}")
     elif found["holds"] == "arrays":

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from chop.fields import default_axes
 from chop.files.errors import FileError
 from chop.files.layout import FUNCTIONS, SPECS, Function, noted_grids
 from chop.files.sources import Stored, Values
-from chop.fields import default_axes
 
 _CHANNELS = ("channel", "channels", "c")
 _RENAMED = {"time": "t"}

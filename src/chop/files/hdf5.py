@@ -35,7 +35,7 @@ class Hdf5Array:
     def dtype(self) -> np.dtype[Any]:
         try:
             stored = np.dtype(self._data.dtype)
-        except TypeError:
+        except (TypeError, ValueError):
             return _UNKNOWN
         with self._careful():
             packed = "scale_factor" in self._data.attrs or "add_offset" in self._data.attrs
@@ -150,12 +150,12 @@ def _text(attributes: Any, key: str) -> str:
 
 
 def _readable(attributes: Any) -> dict[str, Any]:
-    """The attributes whose type h5py knows."""
+    """The attributes whose type h5py and numpy know."""
     found = {}
     for name in attributes:
         try:
             found[name] = attributes[name]
-        except TypeError:
+        except (TypeError, ValueError):
             continue
     return found
 

@@ -85,7 +85,8 @@ REQUIRED = ("input_values", "output_values", "query_values")
 def noted_grids(notes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The axes that the notes name: ``grid`` for all functions, ``output_grid`` for one."""
     names = ["grid", *(f"{function.name}_grid" for function in FUNCTIONS)]
-    return {name: tuple(word.strip() for word in text(notes[name]).split(",")) for name in names if name in notes}
+    given = {name: text(notes[name]).split(",") for name in names if name in notes}
+    return {name: tuple(word.strip() for word in words) for name, words in given.items()}
 
 
 def named(arrays: Mapping[str, Stored], notes: Mapping[str, Any], where: str) -> dict[str, Stored]:
@@ -109,15 +110,15 @@ def absent(arrays: Mapping[str, Stored], missing: list[str], where: str) -> str:
     """What a file lacks, beside what it has."""
     there = ", ".join(sorted(arrays)[:12]) or "no arrays at all"
     return (
-        f"{where} has no {' and no '.join(missing)}; questions need {', '.join(REQUIRED)}, and input_coords or "
-        f"an array of coordinates along each axis (it has {there})"
+        f"{where} has no {' and no '.join(missing)}; questions need {', '.join(REQUIRED)} and input_coords, "
+        f"or coordinates along each axis (it has {there})"
     )
 
 
 def _refuse_misspelt(
     arrays: Mapping[str, Stored], found: Mapping[str, Stored], axes: Set[str | None], where: str
 ) -> None:
-    """A mask under a wrong name would be left out in silence; but ``time``, an axis, is no misspelt ``times``."""
+    """A mask under a wrong name would be left out in silence. An axis ``time`` is no misspelt ``times``."""
     free = [spec.name for spec in LAYOUT if spec.name not in found]
     known = {name for spec in LAYOUT for name in (spec.name, spec.grouped)}
     for name in arrays:

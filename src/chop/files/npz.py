@@ -22,10 +22,10 @@ from chop.files.errors import FileError
 from chop.files.sources import Values
 
 _BROKEN = (
-    zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, TypeError, LookupError, AttributeError,
-    SyntaxError, tokenize.TokenError, ArithmeticError, RuntimeError, MemoryError, OSError,
+    zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError, ValueError, TypeError,
+    LookupError, AttributeError, SyntaxError, ArithmeticError, RuntimeError, MemoryError, OSError,
 )  # fmt: skip
-"""What zipfile and numpy raise on a damaged file. RuntimeError: an encrypted member, a header nested deeply."""
+"""What zipfile and numpy raise on a damaged file, an encrypted member or a header that is nested deeply."""
 _HEADER = 2**14
 """Bytes in which the header of an array ends; numpy itself reads 10,000 of it."""
 _LONGEST_NOTE = 2**20
@@ -92,7 +92,8 @@ class NpzArray:
             offset = first * self.shape[0] * self.dtype.itemsize
             turned[:, first : first + count] = self._read(offset, (count, self.shape[0])).T
         # Within a row, too, the first axis runs fastest.
-        return turned.reshape(self.shape[0], *self.shape[:0:-1]).transpose(0, *range(len(self.shape) - 1, 0, -1))
+        reversed_axes = turned.reshape(self.shape[0], *self.shape[:0:-1])
+        return reversed_axes.transpose(0, *range(len(self.shape) - 1, 0, -1))
 
     def _scratch(self, shape: tuple[int, int]) -> Values:
         """An array on disk that nobody else sees and that is gone with us."""

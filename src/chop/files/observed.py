@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from chop.files.errors import FileError
-from chop.files.placing import Placed
+from chop.files.readings import Placed
 from chop.files.sources import Values
 
 
@@ -33,8 +33,8 @@ def observed(
         return Observed(_tensor(values), None if seen is None else _tensor(seen))
     if mask is not None and not mask.of_points and (unknown & seen).any():
         raise FileError(
-            f"{where}: {name}{_question(unknown & seen, array, first)} holds NaN where {mask.spec.name} says that "
-            "it was observed; write 0 there"
+            f"{where}: {name}{_question(unknown & seen, array, first)} holds NaN where {mask.spec.name} says "
+            "that it was observed; write 0 there"
         )
     known = ~unknown if seen is None else seen & ~unknown
     nothing = unknown.any(axis=(-1, -2)) & ~known.any(axis=(-1, -2))

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chop.guards.bounds import check_size, in_memory, unfolded
 from chop.errors import PromptError
 from chop.files.errors import FileError
 from chop.files.layout import FUNCTIONS, GENERATED, REQUIRED, Function, complete
 from chop.files.observed import Observed, observed
-from chop.files.placing import Placed, arrange
+from chop.files.placing import arrange
+from chop.files.readings import Placed
 from chop.files.sources import Source, Values, open_source
+from chop.guards.bounds import check_size, in_memory, unfolded
 from chop.prompt import Axis, Field, Graph, Prompt
 
 if TYPE_CHECKING:
@@ -85,16 +86,17 @@ class QuestionFile:
         answers = prod(self.answer_shape) * self.dtype.itemsize
         if answers > unfolded(self._source.size):
             raise FileError(
-                f"{self.path}: answers of {self.answer_shape} numbers take {answers:,} bytes, too many for a file "
-                f"of {self._source.size:,} bytes; ask at fewer points or split it"
+                f"{self.path}: {self.answer_shape} answers take {answers:,} bytes, too many for a file of "
+                f"{self._source.size:,} bytes; ask at fewer points, or split it"
             )
         self._refuse_at_a_time(1)
 
     def _refuse_at_a_time(self, questions: int) -> None:
-        if questions * self._memory > in_memory(self._source.size):
+        wanted = questions * self._memory
+        if wanted > in_memory(self._source.size):
             raise FileError(
-                f"{self.path}: {questions} of its questions take {questions * self._memory:,} bytes of memory, too "
-                f"many for a file of {self._source.size:,} bytes; read fewer at a time (--batch) or split it"
+                f"{self.path}: {questions} of its questions take {wanted:,} bytes, too many for a file of "
+                f"{self._source.size:,} bytes; read fewer at a time (--batch), or split it"
             )
 
     def __len__(self) -> int:
@@ -209,7 +211,7 @@ class QuestionFile:
         mask = self._plan.arrays.get(function.mask)
         if mask is not None and any(n not in (1, m) for n, m in zip(mask.shape[1:], shape[1:], strict=True)):
             raise FileError(
-                f"{self.path}: {mask.spec.name} is {mask.stored.shape}, but the values are {array.stored.shape}"
+                f"{self.path}: {mask.spec.name} is {mask.stored.shape}, the values are {array.stored.shape}"
             )
         seen = None if mask is None else np.broadcast_to(self._flags(mask, first, last), shape)
         values = np.broadcast_to(self._numbers(array, first, last), shape)

@@ -1,4 +1,4 @@
-"""How much a file may unfold to. What it claims is compared with what it holds before memory or disk is taken."""
+"""How much a file may unfold to: what it claims, compared with what it holds before anything is taken."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def in_memory(stored: int) -> int:
 def check_size(
     what: str, claims: int, holds: int, piece: int, file_bytes: int, error: type[ChopError]
 ) -> None:
-    """Refuse an array that claims more than its bytes in the file can stand for, or more than fits at a time."""
+    """Refuse an array that claims more than what is stored of it can stand for, or too much at a time."""
     if max(claims, piece) > unfolded(min(holds, file_bytes)):
-        raise error(f"{what} claims {claims:,} bytes, but the file holds only {holds:,} of it; write it again")
+        raise error(f"{what} claims {claims:,} bytes, but only {holds:,} of it are stored; write it again")
     if piece > in_memory(file_bytes):
         raise error(f"{what} is stored in pieces of {piece:,} bytes; write it in smaller chunks")
 

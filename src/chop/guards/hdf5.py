@@ -1,4 +1,4 @@
-"""HDF5 files that anyone may have written: nothing outside the file is read, nothing of it before it is measured.
+"""HDF5 files that anyone may have written: nothing outside of them is read, nothing before it is measured.
 
 HDF5 can point elsewhere in four ways (external storage, external and soft links, virtual data sets), and a
 filter it does not know is looked for among the machine's plugins. A file that does any of it is refused when
@@ -15,14 +15,16 @@ from typing import Any
 
 import h5py
 
-from chop.guards.bounds import check_size
 from chop.errors import ChopError
+from chop.guards.bounds import check_size
 
 OBJECTS = 10_000
 """Data sets and groups of a file, at most."""
 CACHE = 32 * 2**20
 """Bytes of unpacked chunks kept for each data set: its rows are read in order, but rarely chunk by chunk."""
-_BROKEN = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError)
+_BROKEN = (
+    OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError,
+)  # fmt: skip
 """What h5py raises on a damaged file; memory, because damaged sizes are asked of it before anything else."""
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scale-offset", 32000: "lzf"}
 """Those that HDF5 and h5py bring along."""
@@ -58,7 +60,7 @@ def open_hdf5(path: Path, error: type[ChopError]) -> tuple[Any, dict[str, Any]]:
 
 
 def check_hdf5(path: Path, error: type[ChopError]) -> None:
-    """Refuse a file that another library is about to read if it points elsewhere or claims what it has not."""
+    """Refuse a file that another library is about to read, if it points elsewhere or claims too much."""
     file, found = open_hdf5(path, error)
     with file, reading(path, error):
         for name, data in found.items():
@@ -98,7 +100,7 @@ def _data_sets(file: Any, path: Path, error: type[ChopError]) -> dict[str, Any]:
                 met.add(item)
                 groups.append((f"{where}/", item))
             if len(found) + len(groups) > OBJECTS:
-                raise error(f"{path} holds more than {OBJECTS:,} data sets and groups; write what is needed alone")
+                raise error(f"{path} holds more than {OBJECTS:,} data sets; write what is needed alone")
     return found
 
 
@@ -122,7 +124,7 @@ def _refuse_elsewhere(data: Any, where: str, error: type[ChopError]) -> None:
     for index in range(plan.get_nfilters()):
         code = plan.get_filter(index)[0]
         if code not in _FILTERS:
-            raise error(f"{where} is packed by the HDF5 plugin {code}; write it with gzip (h5repack -f GZIP=4)")
+            raise error(f"{where} is packed by the HDF5 plugin {code}; pack it by gzip (h5repack -f GZIP=4)")
 
 
 def _reason(problem: BaseException) -> str:

@@ -43,7 +43,7 @@ class IconConfig:
             most = LAYERS if field.name.endswith("_layers") else 2**16
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise ModelError(
-                    f"{field.name} of a network must be a whole number from {least} to {most}, not {value!r:.40}"
+                    f"{field.name} of a network must be a whole number, {least} to {most}, not {value!r:.40}"
                 )
         if self.coordinates > 2:
             raise ModelError(f"a network knows one or two coordinates, not {self.coordinates}")

@@ -37,11 +37,11 @@ class StationConfig:
             most = LAYERS if field.name.endswith("_layers") else 2**12
             if field.type == "int" and not (type(value) is int and 1 <= value <= most):
                 raise ModelError(
-                    f"{field.name} of a network must be a whole number from 1 to {most}, not {value!r:.40}"
+                    f"{field.name} of a network must be a whole number, 1 to {most}, not {value!r:.40}"
                 )
         if not self.channels or self.channels[0] != "hour":
             raise ModelError(
-                f"the first channel of a station network is the hour, not {str(self.channels[:1]):.40}"
+                f"the first channel of a station network is the hour, not {self.channels[:1]!r:.40}"
             )
         if not self.lengths or not all(0 < length < float("inf") for length in self.lengths):
             raise ModelError(f"kernel lengths must be positive, not {self.lengths}")

@@ -93,7 +93,7 @@ def read(path: Path) -> tuple[Network, Provenance]:
 
 
 def _check(path: Path, config: Config, tensors: Mapping[str, Tensor]) -> None:
-    """The tensors must be those of the configuration, whose network is only thought of: it may be enormous."""
+    """The tensors must be those of the configuration; its network may be enormous and is only imagined."""
     with torch.device("meta"):
         expected = build(config).state_dict()
     if expected.keys() != tensors.keys():
@@ -116,7 +116,7 @@ def _open(path: Path, tensors: bool) -> tuple[Provenance, dict[str, Tensor]]:
         with safe_open(path, framework="pt") as file:
             header: Mapping[str, str] = file.metadata() or {}
             found = {name: file.get_tensor(name) for name in file.keys()} if tensors else {}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise ModelError(f"{path.name} is not a readable weights file: {error}") from None
     if header.get("format") != FORMAT:
         raise ModelError(

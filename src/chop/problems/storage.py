@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import torch
 from torch import Tensor
@@ -219,7 +218,7 @@ class CaseFile:
             return Field(take(f"{name}/coords"), take(f"{name}/values"), optional(f"{name}/mask"))
 
         axes = tuple(Axis(name, period) for name, period in self.settings["axes"])
-        rows = {name.removeprefix("rows/"): data for name, data in self._data.items() if name.startswith("rows/")}
+        rows = {name: data[first:last] for name, data in self._data.items() if name.startswith("rows/")}
         return Case(
             prompt=Prompt(
                 inputs=field("inputs"),
@@ -233,7 +232,7 @@ class CaseFile:
             target=take("target"),
             trajectory=optional("trajectory"),
             meta={name: value for name, value in self.settings.items() if name != "axes"},
-            rows={name: data[first:last] for name, data in rows.items()},
+            rows={name.removeprefix("rows/"): values for name, values in rows.items()},
             mask=optional("mask"),
         )
 

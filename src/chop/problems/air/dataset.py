@@ -181,7 +181,9 @@ def _places(
     elif all(axis in data.variables and data[axis].dims == ("station",) for axis in ("lon", "lat")):
         lon, lat = (np.asarray(data[axis].values, dtype=np.float64) for axis in ("lon", "lat"))
     else:
-        raise DataError(f"{file} has no lon and lat of its stations, and there is no stations_<region>.csv beside it")
+        raise DataError(
+            f"{file} has no lon and lat of its stations, and there is no stations_<region>.csv beside it"
+        )
     lost = ~(np.isfinite(lon) & np.isfinite(lat) & (np.abs(lat) <= 90) & (np.abs(lon) <= 360))
     if lost.any():
         names = [stations[i] for i in np.flatnonzero(lost)]
