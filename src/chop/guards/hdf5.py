@@ -17,6 +17,7 @@ import h5py
 
 from chop.errors import ChopError
 from chop.guards.bounds import check_size
+from chop.guards.heaps import endless
 
 OBJECTS = 10_000
 """Data sets and groups of a file, at most."""
@@ -53,6 +54,8 @@ def open_hdf5(path: Path, error: type[ChopError]) -> tuple[Any, dict[str, Any]]:
         raise error(f"{path} cannot be opened: {_reason(problem)}") from None
     try:
         with reading(path, error):
+            if endless(path, file.id.get_create_plist().get_sizes()[1]):
+                raise error(f"{path} is damaged where its texts are; copy or write it again")
             return file, _data_sets(file, path, error)
     except BaseException:
         file.close()

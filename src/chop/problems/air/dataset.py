@@ -8,6 +8,7 @@ there the table counts, as in KnowAir-V2.
 from __future__ import annotations
 
 import csv
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,12 +125,23 @@ def _opened(path: Path) -> xarray.Dataset:
     engine = "h5netcdf" if is_hdf5(path) else None
     if engine is not None:
         check_hdf5(path, DataError)
+        _check_dimensions(path)
     try:
         opened: xarray.Dataset = read(path, engine=engine)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise DataError(f"{path} cannot be read as NetCDF: {reason}") from None
     return opened
+
+
+def _check_dimensions(path: Path) -> None:
+    """h5netcdf fills variables up to the lengths of their dimensions, which may be any numbers."""
+    import h5netcdf
+
+    with reading(path, DataError), h5netcdf.File(path, "r", phony_dims="access") as file:
+        for name, variable in file.variables.items():
+            if 8 * prod(variable.shape) > unfolded(path.stat().st_size):
+                raise DataError(f"{path}: {name} is to be filled up to {variable.shape}; write it again")
 
 
 def _table_beside(path: Path, region: str) -> Path | None:
