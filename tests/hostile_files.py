@@ -1,8 +1,8 @@
 """Files that a stranger may have made: good ones of every kind, damaged by chance or changed on purpose.
 
-``python tests/hostile_files.py KIND FIRST LAST SEED FOLDER`` reads the files FIRST to LAST - 1 of a kind under a limit of
-address space and time, and writes one line for each into FOLDER: what came of it. Every file is a function of
-its kind, its number and the seed.
+``python tests/hostile_files.py KIND FIRST LAST SEED FOLDER`` reads the files FIRST to LAST - 1 of a kind
+under a limit of address space and time, and writes one line for each into FOLDER: what came of it. Every file
+is a function of its kind, its number and the seed.
 """
 
 import contextlib
@@ -31,8 +31,38 @@ from chop.lines import line_of, read_line
 MEMORY = 2 * 2**30
 """Bytes of address space that reading may take beyond what the libraries have when they are loaded."""
 SECONDS = 20
-INTERESTING = [0, 1, 2, 7, 8, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1]
-SIGNS = (b"TREE", b"SNOD", b"HEAP", b"OHDR", b"OCHK", b"GCOL", b"FRHP", b"FHDB", b"BTHD", b"FADB", b"PK\1\2", b"PK\5\6")
+INTERESTING = [
+    0,
+    1,
+    2,
+    7,
+    8,
+    127,
+    128,
+    255,
+    256,
+    2**15,
+    2**16 - 1,
+    2**31 - 1,
+    2**32 - 1,
+    2**62,
+    2**63 - 1,
+    2**64 - 1,
+]
+SIGNS = (
+    b"TREE",
+    b"SNOD",
+    b"HEAP",
+    b"OHDR",
+    b"OCHK",
+    b"GCOL",
+    b"FRHP",
+    b"FHDB",
+    b"BTHD",
+    b"FADB",
+    b"PK\1\2",
+    b"PK\5\6",
+)
 """What HDF5 and zip begin their parts with."""
 
 
@@ -49,21 +79,25 @@ def question_arrays(grid=False):
         return content | {"time": np.arange(4.0), "x": np.arange(6) / 6}
     mask = (draw.random((n, d, 24, 1)) < 0.8).astype("i1")
     graph = np.array([range(23), range(1, 24)])
-    return content | {
-        "input_coords": np.arange(24)[:, None] / 24, "input_mask": mask, "times": np.arange(d + 1), "graph": graph,
-    }  # fmt: skip
+    points = np.arange(24)[:, None] / 24
+    return content | {"input_coords": points, "input_mask": mask, "times": np.arange(d + 1), "graph": graph}
 
 
 def hdf5_seeds(folder):
     from chop.problems import conservation
     from chop.problems.storage import write_cases
 
-    for name, options in (("plain", {}), ("packed", {"compression": "gzip", "shuffle": True, "fletcher32": True})):
+    for name, options in (
+        ("plain", {}),
+        ("packed", {"compression": "gzip", "shuffle": True, "fletcher32": True}),
+    ):
         with h5py.File(folder / f"{name}.h5", "w", libver="latest" if options else None) as file:
             for key, values in question_arrays().items():
                 file.create_dataset(key, data=values, **(options if values.ndim > 2 else {}))
             file.attrs["axes"] = "x=1"
-            file["query_values"].attrs.update(scale_factor=np.float32(0.5), add_offset=1.0, _FillValue=np.float32(-9))
+            file["query_values"].attrs.update(
+                scale_factor=np.float32(0.5), add_offset=1.0, _FillValue=np.float32(-9)
+            )
             file["input_coords"].attrs["shared"] = True
     with h5py.File(folder / "grid.h5", "w") as file:
         for key, values in question_arrays(grid=True).items():
@@ -85,10 +119,10 @@ def netcdf_seeds(folder):
     dims = {"input_values": ["question", "example"], "output_values": ["question", "example"],
             "query_values": ["question"], "target": ["question"]}  # fmt: skip
     content["target"][1, 2, 3] = np.nan
-    data = xarray.Dataset(
-        {name: ([*lead, "time", "x"], content[name]) for name, lead in dims.items()} | {"mask": (["time", "x"], np.ones((4, 6), "i1"))},
-        coords={"time": content["time"], "x": content["x"]}, attrs={"title": "waves"},
-    )  # fmt: skip
+    variables = {name: ([*lead, "time", "x"], content[name]) for name, lead in dims.items()}
+    variables["mask"] = (["time", "x"], np.ones((4, 6), "i1"))
+    along = {"time": content["time"], "x": content["x"]}
+    data = xarray.Dataset(variables, along, {"title": "waves"})
     packed = {"input_values": {"dtype": "int16", "scale_factor": 1e-3, "_FillValue": -999, "zlib": True}}
     data.to_netcdf(folder / "grid.nc", engine="h5netcdf", encoding=packed)
     air.make_world(folder, hours=48, stations=(3, 3), weather=False)
@@ -109,7 +143,9 @@ def weights_seeds(folder):
     from chop.icon.station_config import StationConfig
 
     small = {"width": 16, "heads": 2}
-    save(build(IconConfig(**small, encoder_layers=1, decoder_layers=1)), folder / "a.safetensors", {"seed": 1})
+    save(
+        build(IconConfig(**small, encoder_layers=1, decoder_layers=1)), folder / "a.safetensors", {"seed": 1}
+    )
     layers = {"window_layers": 1, "pair_layers": 1, "asking_layers": 1, "each": 4}
     save(build(StationConfig(**small, **layers)), folder / "b.safetensors", {"note": ["a", {"b": None}]})
 
@@ -122,7 +158,14 @@ def journal_seeds(folder):
     lines = [head, {"model": "mfc", "sha256": "00", "file": "f"}, case, {**case, "index": 1}]
     (folder / "cases.jsonl").write_bytes(b"".join(map(line_of, lines)))
     head = {"format": "chop-bench-air-1", "version": "0", "seed": 0, "year": 2020}
-    row = {"direction": "a", "selection": "b", "lead": 1, "method": "raw", "hours": [1, 2], "errors": [0.1, 0.2]}
+    row = {
+        "direction": "a",
+        "selection": "b",
+        "lead": 1,
+        "method": "raw",
+        "hours": [1, 2],
+        "errors": [0.1, 0.2],
+    }
     used = {"used": "network", "region": "a", "sha256": "00", "name": "n"}
     lines = [head, used, {"asked": "a", "every": 1, "hours": [1, 2]}, row]
     (folder / "air.jsonl").write_bytes(b"".join(map(line_of, lines)))
@@ -141,7 +184,9 @@ def read_questions(path, number):
         for part in file.batches():
             assert len(part) > 0
     if number % 8 == 0:
-        predict(path, chop.parse("mean_output"), lambda prompt: prompt.query.values, path.with_name("answers.npz"))
+        predict(
+            path, chop.parse("mean_output"), lambda prompt: prompt.query.values, path.with_name("answers.npz")
+        )
 
 
 def read_hdf5(path, number):
@@ -159,7 +204,11 @@ def read_netcdf(path, number):
     from chop.problems import air
 
     if path.stem.startswith("dataset"):
-        air.load_region(path, "bthsa", stations_csv=path.parents[1] / "seeds" / "stations_bthsa.csv" if number % 2 else None)
+        air.load_region(
+            path,
+            "bthsa",
+            stations_csv=path.parents[1] / "seeds" / "stations_bthsa.csv" if number % 2 else None,
+        )
     else:
         read_questions(path, number)
 
@@ -237,15 +286,30 @@ def _all(data, sign):
 
 def odd_value(draw):
     deep = "[" * 5000 + "]" * 5000
-    return draw.choice(
-        ["abc", "", "x=1, x=1", "t, x", deep, '{"axes": 5}', '{"axes": [["x", "far"]]}', -1, 0, 3, 2**62, 0.5, float("nan"),
-         float("inf"), [1, 2], [], [["x", None]], None, True, {"a": {"b": []}}, "\0\ud7ff", "9" * 400, -(2**63)]
-    )  # fmt: skip
+    texts = [
+        "abc",
+        "",
+        "x=1, x=1",
+        "t, x",
+        deep,
+        '{"axes": 5}',
+        '{"axes": [["x", "far"]]}',
+        "\0\ud7ff",
+        "9" * 400,
+    ]
+    numbers = [-1, 0, 3, 0.5, 2**62, -(2**63), float("nan"), float("inf"), True]
+    return draw.choice([*texts, *numbers, [1, 2], [], [["x", None]], None, {"a": {"b": []}}])
 
 
 def odd_shape(draw):
     sizes = (0, 1, 2, 3, 5, 24, 24, 6, 4, 1000, 2**20, 2**31, 2**40)
     return tuple(draw.choice(sizes) for _ in range(draw.randrange(6)))
+
+
+ATTRIBUTES = (
+    "axes", "settings", "shared", "scale_factor", "_FillValue", "missing_value", "grid", "format", "rows",
+    "DIMENSION_LIST", "DIMENSION_LABELS", "NAME", "CLASS", "complete",
+)  # fmt: skip
 
 
 def changed_hdf5(path, draw):
@@ -255,11 +319,11 @@ def changed_hdf5(path, draw):
         what = draw.randrange(8)
         if what < 3:
             holder = draw.choice([file, file.get(name, file)])
-            known = [*holder.attrs, "axes", "settings", "shared", "scale_factor", "_FillValue", "missing_value", "grid",
-                     "format", "DIMENSION_LIST", "DIMENSION_LABELS", "NAME", "CLASS", "rows", "complete"]  # fmt: skip
-            key, value = draw.choice(known), odd_value(draw)
+            key, value = draw.choice([*holder.attrs, *ATTRIBUTES]), odd_value(draw)
             with contextlib.suppress(TypeError, ValueError, KeyError, OSError, OverflowError):
-                holder.attrs.create(key, "null" if value is None else json.dumps(value) if isinstance(value, dict) else value)
+                holder.attrs.create(
+                    key, "null" if value is None else json.dumps(value) if isinstance(value, dict) else value
+                )
             return
         if name not in file:
             return
@@ -268,13 +332,17 @@ def changed_hdf5(path, draw):
         if what == 3:
             file[name] = draw.choice([h5py.SoftLink("/x"), h5py.ExternalLink("/etc/hostname", "/x")])
         elif what == 4:
-            file.create_dataset(name, shape=values.shape, dtype="u1", external=[("/etc/hostname", 0, values.size)])
+            file.create_dataset(
+                name, shape=values.shape, dtype="u1", external=[("/etc/hostname", 0, values.size)]
+            )
         elif what == 5:
             layout = h5py.VirtualLayout(values.shape, "f4")
             layout[...] = h5py.VirtualSource(str(path), "x", values.shape)
             file.create_virtual_dataset(name, layout)
         else:
-            kind = draw.choice(["f2", "f4", "f8", ">f8", "i1", "u8", "c8", "S5", "?", h5py.string_dtype(), h5py.ref_dtype])
+            kind = draw.choice(
+                ["f2", "f4", "f8", ">f8", "i1", "u8", "c8", "S5", "?", h5py.string_dtype(), h5py.ref_dtype]
+            )
             shape = odd_shape(draw)
             options = {"chunks": tuple(min(n, 64) or 1 for n in shape), "maxshape": (None,) * len(shape)}
             with contextlib.suppress(ValueError, TypeError, OverflowError, OSError):
@@ -291,19 +359,29 @@ def changed_npz(path, draw):
     if what == 0:
         made = io.BytesIO()
         np.lib.format.write_array(made, np.array(str(odd_value(draw))[:9000]))
-        members[draw.choice(["axes.npy", "grid.npy", "output_grid.npy", "format.npy", "settings.npy"])] = made.getvalue()
+        members[draw.choice(["axes.npy", "grid.npy", "output_grid.npy", "format.npy", "settings.npy"])] = (
+            made.getvalue()
+        )
     elif what == 1:
         shape = draw.choice([odd_shape(draw), (-1, 4), (True,), (2**63, 2**63), ()])
-        kind = draw.choice(["<f4", "<f8", "|O", "<U9", "|S0", "<c8", "<f16", "<i8", "|V5", "<M8[ns]", [("a", "<f4")]])
+        kind = draw.choice(
+            ["<f4", "<f8", "|O", "<U9", "|S0", "<c8", "<f16", "<i8", "|V5", "<M8[ns]", [("a", "<f4")]]
+        )
         members[name] = _npy_header(kind, draw.random() < 0.5, shape) + members[name][128:]
     elif what == 2:
         members[name] = damaged(members[name], draw)
     elif what == 3:
-        header = draw.choice(["-" * 9000 + "1", "(" * 9000, "{'descr': 5}", "{" * 50, "[" + "1," * 4000 + "]", "\0" * 90])
-        members[name] = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + members[name][128:]
+        header = draw.choice(
+            ["-" * 9000 + "1", "(" * 9000, "{'descr': 5}", "{" * 50, "[" + "1," * 4000 + "]", "\0" * 90]
+        )
+        members[name] = (
+            b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + members[name][128:]
+        )
     else:
         members[name] = _npy_header("|i1", False, (2**27,)) + bytes(2**24)
-    how = draw.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    how = draw.choice(
+        [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+    )
     with zipfile.ZipFile(path, "w", how) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
@@ -322,12 +400,18 @@ def changed_weights(path, draw):
     if place == "config":
         config = json.loads(header["__metadata__"]["config"])
         for _ in range(draw.choice((1, 1, 2, 5))):
-            config[draw.choice(list(config))] = draw.choice([*INTERESTING[:12], 64, 128, 2**12, 2**16, odd_value(draw)])
-        header["__metadata__"]["config"] = draw.choice([json.dumps(config), json.dumps(config), str(odd_value(draw))])
+            config[draw.choice(list(config))] = draw.choice(
+                [*INTERESTING[:12], 64, 128, 2**12, 2**16, odd_value(draw)]
+            )
+        header["__metadata__"]["config"] = draw.choice(
+            [json.dumps(config), json.dumps(config), str(odd_value(draw))]
+        )
     elif place == "tensor":
         name = draw.choice([name for name in header if name != "__metadata__"])
         key = draw.choice(["shape", "dtype", "data_offsets"])
-        header[name][key] = draw.choice([odd_shape(draw), draw.choice(["F64", "F16", "I8", "BF16", "Q9"]), odd_value(draw)])
+        header[name][key] = draw.choice(
+            [odd_shape(draw), draw.choice(["F64", "F16", "I8", "BF16", "Q9"]), odd_value(draw)]
+        )
     else:
         header["__metadata__"][place] = str(odd_value(draw))
     text = json.dumps(header).encode()
@@ -347,7 +431,9 @@ def changed_journal(path, draw):
             record[draw.choice([*record, "kind", "agent", "candidate"])] = odd_value(draw)
     texts = [json.dumps(line).encode() for line in lines]
     if draw.random() < 0.2:
-        texts[draw.randrange(len(texts))] = draw.choice([b"[" * 100_000, b'{"a":' * 100_000, b"9" * 10_000, b"NaN", b"\xff"])
+        texts[draw.randrange(len(texts))] = draw.choice(
+            [b"[" * 100_000, b'{"a":' * 100_000, b"9" * 10_000, b"NaN", b"\xff"]
+        )
     import zlib
 
     path.write_bytes(b"".join(b"%08x %b\n" % (zlib.crc32(text), text) for text in texts))

@@ -1,4 +1,4 @@
-"""Shapes that lack axes: sizes decide how they are meant, and where two readings fit, the file must say it."""
+"""Shapes that lack axes: sizes decide how they are meant; where two readings fit, the file must say it."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,9 @@ def test_a_grid_for_each_example(tmp_path):
 @pytest.mark.parametrize("name", ["input_coords", "output_coords"])
 def test_as_many_questions_as_examples_must_be_told_apart(name, tmp_path):
     content = on_its_own({"input_coords": coords(), name: coords(4)})
-    with pytest.raises(ChopError, match=rf"{name} is \(4, 8, 1\), which can be meant as \(4, 1, 8, 1\) or as \(1,"):
+    with pytest.raises(
+        ChopError, match=rf"{name} is \(4, 8, 1\), which can be meant as \(4, 1, 8, 1\) or as \(1,"
+    ):
         read(tmp_path, 4, 4, **content)
     field = name.split("_")[0] + "s"
     for shape, spread in (((4, 1), lambda grid: grid[:, None]), ((1, 4), lambda grid: grid[None])):
@@ -55,7 +57,9 @@ def test_as_many_questions_as_examples_must_be_told_apart(name, tmp_path):
 
 
 def test_the_file_may_say_that_all_questions_share_it(tmp_path):
-    path = write_hdf5(tmp_path / "q.h5", {**arrays(n=4, examples=4), **on_its_own({"input_coords": coords(4)})})
+    path = write_hdf5(
+        tmp_path / "q.h5", {**arrays(n=4, examples=4), **on_its_own({"input_coords": coords(4)})}
+    )
     import h5py
 
     with h5py.File(path, "a") as file:
@@ -97,13 +101,17 @@ def test_one_coordinate_needs_no_axis_of_its_own(tmp_path):
 def test_a_square_of_numbers(tmp_path):
     """As many questions as points: a grid for each question, or points with many coordinates."""
     square = coords(8)[..., 0]
-    with pytest.raises(ChopError, match=r"query_coords is \(8, 8\), but \(N, n, k\) is wanted|can be meant as"):
+    with pytest.raises(
+        ChopError, match=r"query_coords is \(8, 8\), but \(N, n, k\) is wanted|can be meant as"
+    ):
         read(tmp_path, 8, query_coords=square, input_coords=coords(k=2))
     prompt, _ = read(tmp_path, 8, query_coords=square)  # one coordinate everywhere else
     assert np.array_equal(prompt.query.coords[..., 0], square)
     with pytest.raises(ChopError, match=r"input_coords is \(8, 8\), which can be meant as"):
         read(tmp_path, 8, input_coords=square)
-    with QuestionFile(write_npz(tmp_path / "q.npz", {**arrays(n=8), **on_its_own({"input_coords": square})}, axes="x=1")) as file:
+    with QuestionFile(
+        write_npz(tmp_path / "q.npz", {**arrays(n=8), **on_its_own({"input_coords": square})}, axes="x=1")
+    ) as file:
         assert np.array_equal(file.read().prompt.inputs.coords[:, 0, :, 0], square)
 
 
@@ -125,7 +133,9 @@ def test_times(tmp_path):
 
 
 def test_what_fits_nothing(tmp_path):
-    with pytest.raises(ChopError, match=r"is \(5, 8, 1\), but \(N, D, n, k\) is wanted, with N = 6, D = 3, n = 8"):
+    with pytest.raises(
+        ChopError, match=r"is \(5, 8, 1\), but \(N, D, n, k\) is wanted, with N = 6, D = 3, n = 8"
+    ):
         read(tmp_path, input_coords=coords(5))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SEARCHED = 2**30
-"""Bytes of the largest file that is searched for heaps: about a fifth of a second."""
+"""Bytes of the largest file that is searched for heaps, which takes less than a second."""
 _SIGN = b"GCOL\x01\x00\x00\x00"
 
 
