@@ -23,7 +23,7 @@ from chop.files.sources import Values
 
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError, ValueError, TypeError,
-    LookupError, AttributeError, SyntaxError, ArithmeticError, RuntimeError, MemoryError, OSError,
+    LookupError, AttributeError, SyntaxError, ArithmeticError, RuntimeError, OSError,
 )  # fmt: skip
 """What zipfile and numpy raise on a damaged file, an encrypted member or a header that is nested deeply."""
 _HEADER = 2**14
@@ -149,7 +149,10 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], in
     start = io.BytesIO(stream.read(_HEADER))
     version = np.lib.format.read_magic(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(start)
+    try:
+        shape, fortran, dtype = read(start)
+    except MemoryError:  # Python's, for text that is nested deeply
+        raise ValueError("no header") from None
     if any(length < 0 for length in shape):
         raise ValueError("a negative length")
     return shape, fortran, dtype, start.tell()

@@ -10,7 +10,7 @@ RATIO = 1100
 """Beyond that, bytes for each byte stored: deflate, which all our formats use, makes at most 1032 of one."""
 MEMORY = 256 * 2**20
 """Bytes that any file may have in memory at a time."""
-MEMORY_RATIO = 16
+MEMORY_RATIO = 32
 """Beyond that, bytes for each byte of the file."""
 
 

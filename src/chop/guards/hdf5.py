@@ -23,10 +23,8 @@ OBJECTS = 10_000
 """Data sets and groups of a file, at most."""
 CACHE = 32 * 2**20
 """Bytes of unpacked chunks kept for each data set: its rows are read in order, but rarely chunk by chunk."""
-_BROKEN = (
-    OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError,
-)  # fmt: skip
-"""What h5py raises on a damaged file; memory, because damaged sizes are asked of it before anything else."""
+_BROKEN = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
+"""What h5py raises on a damaged file."""
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scale-offset", 32000: "lzf"}
 """Those that HDF5 and h5py bring along."""
 _ELSEWHERE = {h5py.SoftLink: "a soft link", h5py.ExternalLink: "a link to another file"}
