@@ -128,7 +128,7 @@ def _opened(path: Path) -> xarray.Dataset:
         _check_dimensions(path)
     try:
         opened: xarray.Dataset = read(path, engine=engine)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ImportError) as error:
         reason = str(error).strip().split("\n")[0]
         raise DataError(f"{path} cannot be read as NetCDF: {reason}") from None
     return opened
