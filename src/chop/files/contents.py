@@ -56,7 +56,7 @@ def _questions(path: Path) -> dict[str, Any]:
                 "answer": list(file.answer_shape[1:]),
                 "target": file.has_target,
                 "grid": {name: len(along) for name, along in file.answer_grid},
-                "assumed": getattr(prompt, "assumed", None),
+                "assumed": prompt.assumed,
             }
     except ChopError as error:
         return {"holds": "arrays", "no_questions": str(error)}

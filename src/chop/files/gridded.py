@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from chop.fields import default_axes
 from chop.files.errors import FileError
 from chop.files.layout import FUNCTIONS, SPECS, Function, noted_grids
 from chop.files.sources import Stored, Values
@@ -51,10 +50,9 @@ class Grid:
         return np.stack([part.reshape(-1) for part in mesh], axis=-1)
 
     def stated_axes(self) -> tuple[tuple[str, float | None], ...] | None:
-        """What the axes are called; None where the names are the usual ones, which say no more than none."""
+        """What the axes are called; None for a single x, whose period its points may show."""
         names = tuple(_RENAMED.get(name, name) for name in self.names)
-        usual = tuple(axis.name for axis in default_axes(len(names)))
-        return None if names == usual else tuple((name, None) for name in names)
+        return None if names == ("x",) else tuple((name, None) for name in names)
 
 
 def grids(
