@@ -118,10 +118,9 @@ def test_info_tells_what_is_in_a_file(ask, tmp_path):
     assert json.loads(ask("info", str(weights), "--json"))["training"] == {"steps": 5}
 
 
-def test_info_tells_what_was_assumed_and_what_is_a_grid(ask, tmp_path, monkeypatch):
+def test_info_tells_what_was_assumed_and_what_is_a_grid(ask, tmp_path):
     write_npz(tmp_path / "stated.npz", arrays(n=3), axes="x=1")
     assert "assumed" not in ask("info", "stated.npz")
-    monkeypatch.setattr("chop.prompt.Prompt.assumed", "x with period 1, as the grid shows", raising=False)
     assert "axes are not stated; assumed: x with period 1, as the grid shows\n" in ask("info", "q.npz")
     draw = np.random.default_rng(0).standard_normal
     content = {"input_values": draw((2, 3, 4, 5)), "output_values": draw((2, 3, 4, 5)), "y": np.arange(4.0)}
