@@ -122,10 +122,12 @@ def _refuse_elsewhere(data: Any, where: str, error: type[ChopError]) -> None:
     if virtual or plan.get_external_count():
         words = "a virtual data set" if virtual else "stored outside the file"
         raise error(f"{where} is {words}; only data in the file itself are read: write it with the data")
-    for index in range(plan.get_nfilters()):
-        code = plan.get_filter(index)[0]
+    codes = [plan.get_filter(index)[0] for index in range(plan.get_nfilters())]
+    for code in codes:
         if code not in _FILTERS:
             raise error(f"{where} is packed by the HDF5 plugin {code}; pack it by gzip (h5repack -f GZIP=4)")
+    if len(set(codes)) < len(codes):  # what gzip makes of gzip has no bound
+        raise error(f"{where} is packed twice over; pack it once (h5repack -f GZIP=4)")
 
 
 def _reason(problem: BaseException) -> str:
