@@ -34,8 +34,8 @@ def folder(tmp_path, monkeypatch):
     write_npz(tmp_path / "flat.npz", {**good, "input_values": good["input_values"][0, :, :5]})
     write_npz(tmp_path / "names.npz", {"x": good["input_coords"], "u": good["input_values"]})
     lost = good["query_values"].copy()
-    lost[1, 4] = np.nan
-    write_npz(tmp_path / "nan.npz", {**good, "query_values": lost})
+    lost[1, 4] = np.inf
+    write_npz(tmp_path / "infinite.npz", {**good, "query_values": lost})
     two = {name: np.concatenate([v, v], axis=-1) for name, v in good.items() if name != "input_coords"}
     write_npz(tmp_path / "two.npz", {**two, "input_coords": good["input_coords"]})
     single = {name: v[:, :1] if name in ("input_values", "output_values") else v for name, v in good.items()}
@@ -58,7 +58,7 @@ WRONG = {
     "text instead of numbers": (("predict", "text.npz", *ASK), "query_values holds text, not numbers"),
     "wrong shapes": (("predict", "flat.npz", *ASK), "input_values is (3, 5, 1), but (N, D, n, c) is wanted"),
     "missing arrays": (("predict", "names.npz", *ASK), "has no input_values and no output_values"),
-    "NaN in the data": (("predict", "nan.npz", *ASK), "query_values of question 1 holds NaN or infinity"),
+    "infinity in the data": (("predict", "infinite.npz", *ASK), "query_values of question 1 holds infinity"),
     "answers as questions": (("predict", "answers.npz", *ASK), "holds answers, not questions"),
     "an unknown model": (
         ("predict", "good.h5", "-m", "conversation", "-o", "a.h5"), "no network 'conversation'"

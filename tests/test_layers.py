@@ -60,7 +60,7 @@ FILES = [
 THIRD_PARTY = {"torch", "numpy"}
 STOREYS = [
     set(LADDER),
-    {"atomic", "exits", "lines", "processes", "terminal"},
+    {"atomic", "exits", "guards", "lines", "processes", "terminal"},
     {"pictures", "problems", "testing"},
     {"icon"},
     {"bench", "demo", "evolution", "files"},

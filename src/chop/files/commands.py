@@ -192,7 +192,11 @@ def info(
     file: Annotated[Path, typer.Argument(help="Questions, answers, or a network's weights.", metavar="FILE")],
     as_json: _Json = False,
 ) -> None:
-    """What is in a file: names, shapes, sizes, and whether questions can be read from it."""
+    """What is in a file: names, shapes, sizes, and whether questions can be read from it.
+
+    The exit code is 2 where they cannot, and it holds neither answers nor weights.
+    """
+    from chop.exits import MENDABLE
     from chop.files.contents import contents, contents_text
     from chop.terminal import print_json
 
@@ -201,6 +205,8 @@ def info(
         print_json(found)
     else:
         typer.echo(contents_text(found))
+    if found["holds"] == "arrays":
+        raise typer.Exit(MENDABLE)
 
 
 __all__ = ["PROGRAMS", "explain", "info", "predict"]

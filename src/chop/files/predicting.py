@@ -69,7 +69,7 @@ def predict(
                 file, program, model, target, model_name=model_name, validate=validate, batch=batch,
                 overwrite=overwrite, progress=progress,
             )  # fmt: skip
-    if target.exists() and target.samefile(questions.path):
+    if target.exists() and questions.path.exists() and target.samefile(questions.path):
         raise FileError(f"{target} holds the questions; give the answers another name")
     tally = _Tally()
     with (
