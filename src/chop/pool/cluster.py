@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from chop.pool.contract import LIVES, Key, Make, Pool, Site, Take, Work, sentence
+from chop.pool.contract import LIVES, Finished, Key, Make, Pool, Site, Take, Work, sentence
 
 LOOK = 0.5
 """Seconds between two looks at the clocks."""
@@ -50,14 +51,8 @@ class Ray(Pool):
             with _own_signals():
                 self._ray.init(include_dashboard=False, log_to_driver=False, **given)
         self._kind = self._ray.remote(num_cpus=1)(_Remote)
-        for _ in range(max(1, site.workers)):
-            self._begin()
 
-    def _begin(self) -> None:
-        actor = _Actor(self._kind.remote())
-        self._busy[actor.handle.begin.remote(self._site.make, str(os.getcwd()))] = actor  # noqa: PTH109
-
-    def finished(self, take: Take[Key]) -> Iterator[tuple[Key, Any]]:
+    def finished(self, take: Take[Key]) -> Finished[Key]:
         again: deque[tuple[Any, Any]] = deque()
         deaths: Counter[Any] = Counter()
         try:
@@ -69,8 +64,6 @@ class Ray(Pool):
                     outcome, alive = self._outcome(ref, begins=given is None)
                     if alive:
                         self._idle.append(actor)
-                    else:
-                        self._begin()
                     if given is None:
                         continue
                     key, job = given
@@ -85,15 +78,16 @@ class Ray(Pool):
                     if time.monotonic() > actor.deadline and actor.given is not None:
                         key, _ = actor.given
                         self._stop(ref)
-                        self._begin()
                         yield key, self._site.too_slow()
         finally:
             for ref in [ref for ref, actor in self._busy.items() if actor.given is not None]:
                 self._stop(ref)  # nobody waits for its job any more
-                self._begin()
 
     def _give(self, take: Take[Key], again: deque[tuple[Any, Any]]) -> bool:
         """Hand out jobs; whether any is under way then, or waits for an actor to begin."""
+        for _ in range(max(1, self._site.workers) - len(self._idle) - len(self._busy)):
+            actor = _Actor(self._kind.remote())
+            self._busy[actor.handle.begin.remote(self._site.make, str(Path.cwd()))] = actor
         while self._idle:
             given = again.popleft() if again else take()
             if given is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ Make = Callable[[], Work]
 """Makes the work, in each worker; can be pickled, unless the pool is this process."""
 Take = Callable[[], tuple[Key, Any] | None]
 """The next job under a key of its own; None if there is none now (asked again when a job is finished)."""
+Finished = Generator[tuple[Key, Any], None, None]
 
 EXECUTORS = ("processes", "inline", "ray")
 LIVES = 2
@@ -84,7 +85,7 @@ class Pool(ABC):
     """Does jobs; to be closed after use."""
 
     @abstractmethod
-    def finished(self, take: Take[Key]) -> Iterator[tuple[Key, Any]]:
+    def finished(self, take: Take[Key]) -> Finished[Key]:
         """Keys and outcomes of the jobs as they are finished, in any order."""
 
     def run(self, jobs: Sequence[Any]) -> Iterator[Any]:
@@ -109,7 +110,7 @@ class Inline(Pool):
     def __init__(self, site: Site) -> None:
         self._work = site.make()
 
-    def finished(self, take: Take[Key]) -> Iterator[tuple[Key, Any]]:
+    def finished(self, take: Take[Key]) -> Finished[Key]:
         import torch
 
         before = torch.get_num_threads()
@@ -166,6 +167,6 @@ def named(name: str, error: type[ChopError]) -> Callable[[Site], Pool]:
 
 
 __all__ = [
-    "EXECUTORS", "LIVES", "Inline", "Key", "Lost", "Make", "Pool", "Site", "Take", "Work", "in_order", "named",
-    "portable", "sentence",
+    "EXECUTORS", "LIVES", "Finished", "Inline", "Key", "Lost", "Make", "Pool", "Site", "Take", "Work", "in_order",
+    "named", "portable", "sentence",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from chop.pool.contract import LIVES, Key, Make, Pool, Site, Take, portable, sentence
+from chop.pool.contract import LIVES, Finished, Key, Make, Pool, Site, Take, portable, sentence
 from chop.processes import begin_worker, deaf, one_thread
 
 LOOK = 0.2
@@ -72,7 +72,7 @@ class Workers(Pool):
         self._wanted = max(1, site.workers)
         self._workers: list[_Worker] = []
 
-    def finished(self, take: Take[Key]) -> Iterator[tuple[Key, Any]]:
+    def finished(self, take: Take[Key]) -> Finished[Key]:
         again: deque[tuple[Any, Any]] = deque()
         deaths: Counter[Any] = Counter()
         try:
