@@ -36,7 +36,7 @@ def whole(
 
 def write_bytes(path: Path, content: bytes, error: type[ChopError], overwrite: bool = False) -> Path:
     """A file with this content, in a folder that is made where there is none."""
-    folder(path.parent, error)
+    make_folder(path.parent, error)
     with whole(path, error, overwrite) as partial:
         partial.write_bytes(content)
     return path
@@ -47,7 +47,7 @@ def write_text(path: Path, text: str, error: type[ChopError], overwrite: bool = 
     return write_bytes(path, text.encode(), error, overwrite)
 
 
-def folder(path: Path, error: type[ChopError]) -> Path:
+def make_folder(path: Path, error: type[ChopError]) -> Path:
     """The folder, made where it is missing; raised as ``error`` if it cannot be."""
     with telling(path, error):
         path.mkdir(parents=True, exist_ok=True)
@@ -170,4 +170,4 @@ def _umask() -> int:
     return mask
 
 
-__all__ = ["NewHdf5", "folder", "refuse", "settle", "telling", "whole", "write_bytes", "write_text"]
+__all__ = ["NewHdf5", "make_folder", "refuse", "settle", "telling", "whole", "write_bytes", "write_text"]

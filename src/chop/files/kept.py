@@ -236,8 +236,8 @@ def _check(before: Run, now: Run, folder: Path) -> None:
         if was != value:
             seen = "" if name in BY_CONTENT else f" ({was} then, {value} now)"
             raise FileError(
-                f"{folder} keeps answers of an unfinished run with another {name}{seen}; repeat the command as "
-                "it was, begin anew with --restart, or choose another name for the answers"
+                f"{folder} keeps answers of an unfinished run with another {name}{seen}; repeat the command "
+                "as it was, begin anew with --restart, or choose another name for the answers"
             )
 
 

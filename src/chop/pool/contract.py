@@ -167,6 +167,6 @@ def named(name: str, error: type[ChopError]) -> Callable[[Site], Pool]:
 
 
 __all__ = [
-    "EXECUTORS", "LIVES", "Finished", "Inline", "Key", "Lost", "Make", "Pool", "Site", "Take", "Work", "in_order",
-    "named", "portable", "sentence",
+    "EXECUTORS", "LIVES", "Finished", "Inline", "Key", "Lost", "Make", "Pool", "Site", "Take", "Work",
+    "in_order", "named", "portable", "sentence",
 ]  # fmt: skip

@@ -6,6 +6,8 @@ import io
 from pathlib import Path
 from typing import Any
 
+from chop.atomic import write_bytes
+from chop.errors import ChopError
 from chop.reference.examples import EXAMPLES, Example, scene
 from chop.text import parse
 
@@ -16,13 +18,10 @@ COLORS = 64
 
 def write_pictures(folder: Path) -> list[Path]:
     """One PNG for each example, named after its operator."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, example in EXAMPLES.items():
-        path = folder / f"{name}.png"
-        path.write_bytes(small_png(example_figure(example)))
-        written.append(path)
-    return written
+    return [
+        write_bytes(folder / f"{name}.png", small_png(example_figure(example)), ChopError, overwrite=True)
+        for name, example in EXAMPLES.items()
+    ]
 
 
 def example_figure(example: Example) -> Any:
