@@ -55,3 +55,15 @@ class Broken:
 
     def __call__(self):
         raise ChopError("there is no model here")
+
+
+class Kills:
+    """A model that takes its process down at one question, known by its first value."""
+
+    def __init__(self, first):
+        self.first = first
+
+    def __call__(self, prompt):
+        if (prompt.query.values[..., 0, 0] == self.first).any():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return prompt.outputs.values.mean(dim=-3) + prompt.query.values.tanh()

@@ -7,11 +7,15 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import chop
 from chop.errors import ChopError
+from chop.files import FileError, predict
 from chop.pool import EXECUTORS, Lost, Site, in_order, named
-from pool_work import Broken, MakeWork
+from pool_work import Broken, Kills, MakeWork
+from question_files import arrays, write_npz
 
 ELSEWHERE = [name for name in EXECUTORS if name != "inline"]
 
@@ -148,3 +152,34 @@ def test_an_executor_that_does_not_exist():
 
 def test_outcomes_are_put_in_order():
     assert list(in_order([(2, "c"), (0, "a"), (3, "d"), (1, "b")])) == ["a", "b", "c", "d"]
+
+
+def test_answers_are_the_same_bytes_whoever_gives_them(shared, tmp_path):
+    content = arrays(n=60, points=20)
+    content["query_values"][33, 2] = np.nan
+    questions = write_npz(tmp_path / "q.npz", content)
+    program = chop.parse("correct(rescale | icon)")
+    alone, together = tmp_path / "alone.h5", tmp_path / "together.h5"
+    one = predict(questions, program, "conservation", alone, batch=8)
+    other = predict(questions, program, "conservation", together, batch=8, workers=2, executor=shared.name)
+    assert one == other
+    assert [rejected.question for rejected in one.first_rejected] == [33]
+    assert together.read_bytes() == alone.read_bytes()
+
+
+def test_a_question_that_takes_its_worker_down_is_found_and_marked(tmp_path):
+    content = arrays(n=12)
+    questions = write_npz(tmp_path / "q.npz", content)
+    model = Kills(float(content["query_values"][5, 0, 0]))
+    summary = predict(questions, chop.parse("icon"), model, tmp_path / "a.npz", batch=4, workers=2)
+    assert (summary.questions, summary.rejected) == (12, 1)
+    (lost,) = summary.first_rejected
+    assert (lost.question, lost.reason) == (5, "2 worker processes died under it")
+    assert np.isfinite(np.delete(np.load(tmp_path / "a.npz")["values"], 5, axis=0)).all()
+
+
+def test_a_model_that_cannot_be_sent_is_a_sentence(tmp_path):
+    questions = write_npz(tmp_path / "q.npz", arrays())
+    with pytest.raises(FileError, match="the model cannot be sent to worker processes"):
+        predict(questions, chop.parse("icon"), lambda prompt: None, tmp_path / "a.npz", workers=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["q.npz"]
