@@ -34,9 +34,9 @@ def folder(tmp_path, monkeypatch):
     write_npz(tmp_path / "flat.npz", {**good, "input_values": good["input_values"][0, :, :5]})
     write_npz(tmp_path / "names.npz", {"x": good["input_coords"], "u": good["input_values"]})
     lost = good["query_values"].copy()
-    lost[1, 4] = np.nan
-    write_npz(tmp_path / "nan.npz", {**good, "query_values": lost})
-    write_npz(tmp_path / "nans.npz", {**good, "query_values": np.full_like(lost, np.nan)})
+    lost[1, 4] = np.inf
+    write_npz(tmp_path / "infinite.npz", {**good, "query_values": lost})
+    write_npz(tmp_path / "infinities.npz", {**good, "query_values": np.full_like(lost, np.inf)})
     two = {name: np.concatenate([v, v], axis=-1) for name, v in good.items() if name != "input_coords"}
     write_npz(tmp_path / "two.npz", {**two, "input_coords": good["input_coords"]})
     single = {name: v[:, :1] if name in ("input_values", "output_values") else v for name, v in good.items()}
@@ -59,12 +59,10 @@ WRONG = {
     "text instead of numbers": (("predict", "text.npz", *ASK), "query_values holds text, not numbers"),
     "wrong shapes": (("predict", "flat.npz", *ASK), "input_values is (3, 5, 1), but (N, D, n, c) is wanted"),
     "missing arrays": (("predict", "names.npz", *ASK), "has no input_values and no output_values"),
-    "NaN in the data, strictly": (
-        ("predict", "nan.npz", *ASK, "--strict"), "query_values of question 1 holds NaN or infinity"
+    "infinity in the data, strictly": (
+        ("predict", "infinite.npz", *ASK, "--strict"), "query_values of question 1 holds"
     ),
-    "NaN in all of the data": (
-        ("predict", "nans.npz", *ASK), "query_values of question 0 holds NaN or infinity"
-    ),
+    "infinity in all of the data": (("predict", "infinities.npz", *ASK), "query_values of question 0 holds"),
     "answers as questions": (("predict", "answers.npz", *ASK), "holds answers, not questions"),
     "an unknown model": (
         ("predict", "good.h5", "-m", "conversation", "-o", "a.h5"), "no network 'conversation'"

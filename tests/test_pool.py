@@ -156,7 +156,7 @@ def test_outcomes_are_put_in_order():
 
 def test_answers_are_the_same_bytes_whoever_gives_them(shared, tmp_path):
     content = arrays(n=60, points=20)
-    content["query_values"][33, 2] = np.nan
+    content["query_values"][33, 2] = np.inf
     questions = write_npz(tmp_path / "q.npz", content)
     program = chop.parse("correct(rescale | icon)")
     alone, together = tmp_path / "alone.h5", tmp_path / "together.h5"

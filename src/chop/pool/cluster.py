@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -49,7 +50,9 @@ class Ray(Pool):
             address = os.environ.get("RAY_ADDRESS")
             given: dict[str, Any] = {"address": address} if address else {"num_cpus": max(1, site.workers)}
             with _own_signals():
-                self._ray.init(include_dashboard=False, log_to_driver=False, **given)
+                self._ray.init(
+                    include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **given
+                )
         self._kind = self._ray.remote(num_cpus=1)(_Remote)
 
     def finished(self, take: Take[Key]) -> Finished[Key]:
