@@ -18,6 +18,9 @@ HOME = Path(chop.__file__).parent
 # From the ground up: a module may import those before it. Operators are one rung, with steps of their own.
 LADDER = [
     "errors",
+    "named",
+    "user_code",
+    "units",
     "metrics",
     "fields",
     "prompt",
@@ -29,6 +32,7 @@ LADDER = [
     "trace",
     "staging",
     "running",
+    "promises",
     "program",
     "operators",
     "text",
@@ -36,6 +40,7 @@ LADDER = [
     "forecast",
 ]
 OPERATORS = [
+    "domain",
     "statistics",
     "simplex",
     "affine",
@@ -65,6 +70,7 @@ STOREYS = [
 DOORS = {
     ("chop.program", "chop.pictures"),  # program.draw() and trace.plot() open a picture when they are called
     ("chop.trace", "chop.pictures"),
+    ("chop.grids", "scipy"),  # a tree, where points are many
     ("chop.model", "jax"),  # from_jax
 }
 """The only imports that go up, or out of the core's own needs; all inside functions."""

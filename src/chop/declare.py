@@ -126,6 +126,8 @@ class Operator(ABC):
     """What always holds of it, in one sentence; the conformance suites test it."""
     helps: ClassVar[str] = ""
     """When it pays, as the end of a sentence that begins with "Helps"."""
+    unit_free: ClassVar[bool] = False
+    """Whether it claims that s times the prompt gives s times the answer, around a model that keeps that."""
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
