@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 import chop
-from chop.prompt import Field, Graph, Prompt
+from chop.prompt import Axis, Field, Graph, Prompt
 
 LIMITS = {"conservation": 1.05, "mfc": 1.10, "corr": 1.10, "air": 1.15}
 
@@ -135,6 +135,7 @@ def air_prompts(n: int, stations: int = 200, hours: int = 24, channels: int = 13
         query=Field(window, torch.randn(n, hours * stations, channels, generator=random)),
         at=at,
         graph=Graph(near.nonzero().T, stations),
+        axes=(Axis("t"), Axis("lon"), Axis("lat")),
     )
 
 

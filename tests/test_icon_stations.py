@@ -18,6 +18,7 @@ from chop.icon.station_layers import Kernels, offsets
 from chop.icon.training import Plan
 from chop.prompt import Field, Graph, Prompt
 from chop.testing.conformance import ModelConformance
+from chop.testing.data import AXES
 
 CHANNELS = ("hour", "PM2.5", "O3")
 SMALL = StationConfig(
@@ -60,7 +61,7 @@ def question(
 
     return Prompt(
         inputs=field(window, examples), outputs=field(frame, examples), query=field(window), at=frame,
-        graph=graph or ring(stations),
+        graph=graph or ring(stations), axes=AXES[3],
     )  # fmt: skip
 
 

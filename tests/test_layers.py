@@ -18,7 +18,10 @@ HOME = Path(chop.__file__).parent
 # From the ground up: a module may import those before it. Operators are one rung, with steps of their own.
 LADDER = [
     "errors",
+    "words",
+    "named",
     "user_code",
+    "units",
     "metrics",
     "fields",
     "prompt",
@@ -30,6 +33,7 @@ LADDER = [
     "trace",
     "staging",
     "running",
+    "promises",
     "program",
     "operators",
     "text",
@@ -37,6 +41,7 @@ LADDER = [
     "forecast",
 ]
 OPERATORS = [
+    "domain",
     "statistics",
     "simplex",
     "affine",
@@ -55,8 +60,8 @@ FILES = [
 THIRD_PARTY = {"torch", "numpy"}
 STOREYS = [
     set(LADDER),
-    {"atomic", "exits", "fingerprint", "lines", "processes", "terminal", "wellformed"},
-    {"pictures", "problems", "testing"},
+    {"atomic", "exits", "fingerprint", "guards", "lines", "processes", "terminal", "wellformed"},
+    {"pictures", "pool", "problems", "testing"},
     {"icon"},
     {"bench", "demo", "evolution", "files"},
     {"cli"},
@@ -64,8 +69,12 @@ STOREYS = [
 ]
 """The whole house, from the ground up: packages of one storey do not know one another."""
 DOORS = {
-    ("chop.program", "chop.pictures"),  # program.draw() and trace.plot() open a picture when they are called
+    ("chop.program", "chop.pictures"),  # program.draw(), trace.plot() and notebooks open a picture when asked
     ("chop.trace", "chop.pictures"),
+    ("chop.prompt", "chop.pictures"),
+    ("chop.running", "chop.pictures"),
+    ("chop.forecast", "chop.pictures"),
+    ("chop.grids", "scipy"),  # a tree, where points are many
     ("chop.model", "jax"),  # from_jax
 }
 """The only imports that go up, or out of the core's own needs; all inside functions."""

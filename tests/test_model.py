@@ -1,5 +1,7 @@
 """Frozen models: adapters, and the one place that calls them."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -47,11 +49,34 @@ def test_from_torch(batch, dtype):
     assert torch.equal(values, expected.double())
 
 
-def test_from_torch_sets_evaluation_mode():
-    network = nn.Sequential(nn.Dropout())
-    network.train()
-    from_torch(network)
-    assert not network.training
+class Noisy(nn.Module):
+    """Answers with noise unless it is evaluated; its parts may be in different modes."""
+
+    def __init__(self):
+        super().__init__()
+        self.noise, self.still = nn.Dropout(0.5), nn.Dropout(0.5).eval()
+
+    def forward(self, input_coords, inputs, output_coords, outputs, coords, query, at):
+        return self.still(self.noise(outputs.mean(dim=1)))
+
+
+def test_from_torch_leaves_the_mode_as_it_found_it():
+    network = Noisy()
+    network.noise.train()
+    modes = [part.training for part in network.modules()]
+    assert modes == [True, True, False]
+    model = from_torch(network)
+    assert [part.training for part in network.modules()] == modes
+    prompt = make_prompt(1, batch=(2,))
+    assert torch.equal(run(model, prompt), prompt.outputs.values.mean(dim=-3))
+    assert [part.training for part in network.modules()] == modes
+
+
+def test_from_torch_leaves_the_mode_after_a_failure():
+    network = Returns(lambda outputs: outputs[:, 7]).train()
+    with pytest.raises(ModelError):
+        run(from_torch(network), make_prompt(1))
+    assert network.training
 
 
 def test_from_torch_without_parameters():
@@ -448,9 +473,72 @@ class TestToyModel(ModelConformance):
         return toy_model
 
 
-def test_an_adapted_module_that_went_back_to_training_is_refused():
-    network = Attention()
-    model = chop.from_torch(network)
-    network.train()
-    with pytest.raises(ModelError, match="in training mode"):
-        chop.programs["raw"].run(model, make_prompt(0))
+# What is lent stays what it was.
+
+
+class InPlace(nn.Module):
+    def forward(self, input_coords, inputs, output_coords, outputs, coords, query, at):
+        for part in (inputs, outputs, query):
+            part.mul_(2).add_(1)
+        return query
+
+
+def test_a_module_that_works_in_place_changes_copies():
+    prompt = make_prompt(1, batch=(2,))
+    before = [part.clone() for part in arrays(prompt)]
+    assert torch.equal(run(from_torch(InPlace()), prompt), 2 * prompt.query.values + 1)
+    assert all(torch.equal(one, other) for one, other in zip(before, arrays(prompt), strict=True))
+
+
+def doubled_in_place(input_coords, inputs, output_coords, outputs, coords, query, at):
+    query *= 2
+    return query
+
+
+def doubled(*given):
+    return 2 * given[5]
+
+
+def test_a_function_that_works_in_place_is_told_so():
+    mine = np.ones((12, 1))
+    prompt = make_prompt(1)
+    prompt = chop.Prompt(
+        prompt.inputs, prompt.outputs, chop.Field(prompt.at, torch.from_numpy(mine)), prompt.at
+    )
+    with pytest.raises(ModelError, match=r"writes into its arguments.*copy them first"):
+        run(from_numpy(doubled_in_place), prompt)
+    assert (mine == 1).all()
+
+
+def test_a_function_may_give_back_what_it_was_given():
+    prompt = make_prompt(1, batch=(2,))
+    values = run(from_numpy(lambda *given: given[5]), prompt)
+    values += 1
+    torch.testing.assert_close(values - 1, prompt.query.values)
+
+
+def test_jax_arrays_are_not_written_into():
+    jax = pytest.importorskip("jax", reason="JAX is an optional extra: pip install 'chain-of-operators[jax]'")
+    kept = jax.numpy.ones((1, 12, 1))
+    model = from_jax(lambda *given: kept)
+    prompt = make_prompt(1, dtype=torch.float32)
+    model(prompt).add_(1)
+    assert bool((model(prompt) == 1).all())
+
+
+# Adapted models travel if what they wrap does.
+
+
+@pytest.mark.parametrize("make", [lambda: from_torch(Attention()), lambda: from_numpy(doubled)])
+def test_adapted_models_pickle(make):
+    model = make()
+    prompt = make_prompt(1, batch=(2,))
+    assert torch.equal(run(pickle.loads(pickle.dumps(model)), prompt), run(model, prompt))
+
+
+def test_adapted_jax_models_pickle():
+    pytest.importorskip("jax", reason="JAX is an optional extra: pip install 'chain-of-operators[jax]'")
+    model = from_jax(doubled)
+    prompt = make_prompt(1, dtype=torch.float32)
+    run(model, prompt)
+    assert torch.equal(run(pickle.loads(pickle.dumps(model)), prompt), run(model, prompt))

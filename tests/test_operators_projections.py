@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from chop import Field, Prompt
+from chop import Axis, Field, Prompt
 from chop.errors import ProgramError
 from chop.operators import (
     BoundVariation,
@@ -44,6 +44,7 @@ def test_unit_mass_at_each_time():
         outputs=Field(at, torch.ones(2, 2, 6, 1).double()),
         query=Field(grid, torch.ones(2, 4, 1).double()),
         at=at,
+        axes=(Axis("t"), Axis("x")),
     )
     values = torch.tensor([[1.0, 2, 3, 4, 6, -5], [0, 1, 0, 1, 1, 8]]).double().unsqueeze(-1)
     projected, _ = UnitMass().project(prompt, values)

@@ -198,6 +198,7 @@ def control():
         outputs=Field(both, outputs[:-1]),
         query=Field(start, inputs[-1]),
         at=both,
+        axes=(Axis("t"), Axis("x", 1.0)),
     )
 
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
+import torch
 
 import chop
 from chop import Field, Graph, ModelError, ProgramError, Prompt
 from chop.errors import ChopError
-from chop.operators import (
-    Icon,
-)
-from chop.program import Leaf
+from chop.operators import Average, Correct, Icon, Rescale
+from chop.program import Frame, Leaf, Projection, Transform
 from chop.testing import make_prompt, toy_model
 from chop.text import parse
 
@@ -28,7 +27,7 @@ def irregular():
     grid = prompt.at.clone()
     grid[3] += 0.02
     parts = {name: Field(grid, getattr(prompt, name).values) for name in ("inputs", "outputs", "query")}
-    return Prompt(**parts, at=grid)
+    return Prompt(**parts, at=grid, axes=prompt.axes)
 
 
 IMPOSSIBLE = {
@@ -200,3 +199,116 @@ class FirstPoint(Leaf):
 def test_a_program_that_answers_with_a_wrong_shape():
     with pytest.raises(ProgramError, match=r"first_point answered with shape \(1, 1\), .*asks for \(12, 1\)"):
         FirstPoint().run(toy_model, make_prompt(1))
+
+
+# An operator that breaks its promise is named, in the middle of a program of others.
+
+
+def leaf(answers):
+    """A leaf of a third party that returns what it is told to."""
+
+    @dataclass(frozen=True)
+    class Odd(Leaf):
+        name: ClassVar[str] = "odd"
+
+        def answer(self, prompt):
+            return answers(prompt)
+
+    return Odd()
+
+
+def projection(projects):
+    @dataclass(frozen=True)
+    class Bent(Projection):
+        name: ClassVar[str] = "bent"
+
+        def project(self, prompt, values):
+            return projects(values)
+
+    return Bent()
+
+
+def transform(fits):
+    @dataclass(frozen=True)
+    class Crooked(Transform):
+        name: ClassVar[str] = "crooked"
+
+        def fit(self, prompt):
+            return fits(prompt)
+
+    return Crooked()
+
+
+def same(values):
+    return values
+
+
+def wrong(prompt):
+    return [][1]
+
+
+PROMISES = {
+    "a leaf without notes": (leaf(toy_model), r"odd must return \(values, notes\), not Tensor"),
+    "a leaf without values": (leaf(lambda p: (None, {})), r"odd: its answer must be a Tensor, not NoneType"),
+    "a leaf of another shape": (
+        leaf(lambda p: (toy_model(p)[..., :1, :], {})),
+        r"odd answered with shape \(2, 1, 1\), the prompt asks for \(2, 12, 1\)",
+    ),
+    "a leaf of another dtype": (
+        leaf(lambda p: (toy_model(p).float(), {})),
+        r"odd answered in torch\.float32 on cpu, the prompt is torch\.float64",
+    ),
+    "a leaf that fails": (leaf(wrong), r"odd failed \(IndexError: .*\) at test_program_errors\.py, line \d+"),
+    "a projection without notes": (icon | projection(same), r"bent must return \(values, notes\)"),
+    "a projection that loses points": (
+        icon | projection(lambda values: (values[..., 1:, :], {})),
+        r"bent answered with shape \(2, 11, 1\)",
+    ),
+    "a projection that fails": (
+        icon | projection(wrong), r"bent failed \(IndexError: .*\) at test_program_errors\.py"
+    ),
+    "a transform without a frame": (
+        transform(lambda p: p) | icon, r"crooked: what fit returns must be a Frame, not Prompt"
+    ),
+    "a transform without a prompt": (
+        transform(lambda p: Frame(None, same, same)) | icon, r"crooked: the mapped prompt must be a Prompt"
+    ),
+    "a transform to another dtype": (
+        transform(lambda p: Frame(p.to(torch.float32), same, same)) | icon,
+        r"crooked mapped a torch\.float64 prompt of batch \(2,\) to a torch\.float32 one",
+    ),
+    "a transform to another batch": (
+        transform(lambda p: Frame(p[:1], same, same)) | icon, r"crooked mapped .* to a .* one of batch \(1,\)"
+    ),
+    "a way back that loses points": (
+        transform(lambda p: Frame(p, lambda values: values[..., 1:, :], same)) | icon,
+        r"crooked answered with shape \(2, 11, 1\)",
+    ),
+    "a way back of held-out answers that loses points": (
+        transform(lambda p: Frame(p, same, lambda values: values[..., 1:, :])) | Correct(icon),
+        r"crooked answered with shape \(2, 5, 11, 1\), the prompt asks for \(2, 5, 12, 1\)",
+    ),
+    "a way back that fails": (
+        transform(lambda p: Frame(p, wrong, same)) | icon, r"crooked failed \(IndexError"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PROMISES)
+def test_an_operator_that_breaks_its_promise_is_named(case):
+    part, sentence = PROMISES[case]
+    for program in (part, Average((icon, Rescale() | part))):
+        with pytest.raises(ProgramError, match=sentence) as caught:
+            program.run(toy_model, make_prompt(1, batch=(2,)))
+        assert "\n" not in str(caught.value)
+
+
+def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr(Rescale, "fit", lambda self, prompt: wrong(prompt))
+    with pytest.raises(IndexError):
+        (Rescale() | icon).run(toy_model, make_prompt(1))
+
+
+def test_a_model_that_fails_is_told_with_its_place():
+    with pytest.raises(ModelError, match=r"\(IndexError: .*\) at test_program_errors\.py, line \d+"):
+        icon.run(wrong, make_prompt(1))

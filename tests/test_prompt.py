@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import chop
 from chop import Axis, Field, Graph, Prompt, PromptError
-from chop.prompt import default_axes, lean
+from chop.prompt import lean
 from chop.testing import make_prompt, toy_model
 from prompt_parts import B, D, M, N, made
 
@@ -32,13 +32,6 @@ def test_what_a_prompt_says_of_itself():
     assert (prompt.inputs.points, prompt.inputs.channels) == (N, 2)
     assert bool(prompt.outputs.observed.all())
     assert prompt.outputs.observed.shape == (B, D, M, 1)
-
-
-def test_default_axes():
-    assert default_axes(1) == (Axis("x", 1.0),)
-    assert default_axes(2) == (Axis("t"), Axis("x", 1.0))
-    assert default_axes(3) == (Axis("t"), Axis("lon"), Axis("lat"))
-    assert [axis.name for axis in default_axes(5)] == ["x0", "x1", "x2", "x3", "x4"]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -314,3 +307,57 @@ def test_neighbours_by_list_and_by_matrix_are_the_same(edges: int) -> None:
     bad = ~torch.isfinite(graph.average(field)[0, :, 0])
     own = ~linked[0].any()
     assert bad.tolist() == (linked[0] | (torch.arange(12) == 0) & own).tolist()
+
+
+# Arrays as scientists have them.
+
+
+def test_masked_arrays_keep_their_mask():
+    """Fill values such as 1e20 became data."""
+    values = np.ma.masked_greater(np.array([[[1.0], [3.0], [1e20], [5.0]]] * D), 1e10)
+    field = Field(np.arange(4.0)[:, None], values)
+    assert field.mask[0].flatten().tolist() == [True, True, False, True]
+    assert field.values[0].flatten().tolist() == [1, 3, 3, 5]  # the mean of the others
+    both = Field(np.arange(4.0)[:, None], values, mask=np.array([[False], [True], [True], [True]]))
+    assert both.mask[0].flatten().tolist() == [False, True, False, True]
+
+
+def test_masked_arrays_that_hide_nothing_or_everything():
+    grid = np.arange(4.0)[:, None]
+    assert bool(Field(grid, np.ma.ones((D, 4, 1))).observed.all())
+    nothing = Field(grid, np.ma.masked_all((D, 4, 1)))
+    assert not nothing.mask.any()
+    assert bool((nothing.values == 0).all())
+
+
+def test_masked_nan_is_unobserved():
+    values = np.ma.masked_invalid(np.array([[np.nan], [2.0], [4.0], [np.inf]]))
+    field = Field(np.arange(4.0)[:, None], values)
+    assert field.values.flatten().tolist() == [3, 2, 4, 3]
+
+
+def test_only_values_can_be_masked():
+    hidden = np.ma.masked_less(np.arange(4.0)[:, None], 2)
+    with pytest.raises(PromptError, match="coords has masked entries; only values can be unobserved"):
+        Field(hidden, np.ones((4, 1)))
+    with pytest.raises(PromptError, match="at has masked entries"):
+        made(at=hidden)
+
+
+def test_xarray_and_pandas():
+    import pandas
+    import xarray
+
+    grid = np.arange(4.0)[:, None]
+    values = np.arange(8.0).reshape(4, 2)
+    frame = pandas.DataFrame(values, columns=["NO2", "O3"])
+    places = pandas.DataFrame({"x": grid[:, 0]})
+    array = xarray.DataArray(values, dims=("x", "channel"))
+    for field in (Field(places, frame), Field(xarray.DataArray(grid), array), Field(grid, frame)):
+        assert torch.equal(field.values, torch.from_numpy(values))
+        assert torch.equal(field.coords, torch.from_numpy(grid))
+    values[0, 0] = 7.0
+    assert float(Field(grid, array).values[0, 0]) == 7  # a view of the same memory, copied each time
+    text = pandas.DataFrame({"station": ["a", "b", "c", "d"]})
+    with pytest.raises(PromptError, match="values cannot be read as a tensor"):
+        Field(grid, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -13,33 +13,51 @@ import torch
 from torch import Tensor
 
 from chop.errors import PromptError
+from chop.words import field_facts, shown
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One coordinate of the domain; ``period`` is None where it does not close on itself."""
+    """One coordinate of the domain; ``period`` is None where it does not close on itself.
+
+    The coordinate named ``t`` is time.
+    """
 
     name: str
     period: float | None = None
+    stated: bool = field(default=True, compare=False, repr=False, kw_only=True)
+    """Whether somebody said so; False where a prompt without axes had to assume it."""
 
     def __post_init__(self) -> None:
         given: object = self.period
         if given is not None and not (isinstance(given, Real) and 0 < float(given) < float("inf")):
             raise PromptError(f"axis {self.name!r} needs a positive finite period, not {self.period!r}")
 
-
-_DEFAULT_AXES = {
-    1: (Axis("x", 1.0),),
-    2: (Axis("t"), Axis("x", 1.0)),
-    3: (Axis("t"), Axis("lon"), Axis("lat")),
-}
+    def __str__(self) -> str:
+        return self.name if self.period is None else f"{self.name} (period {self.period:g})"
 
 
-def default_axes(dimensions: int) -> tuple[Axis, ...]:
-    """What k coordinates mean when nobody says: x; (t, x); (t, lon, lat); else unnamed numbers."""
-    return _DEFAULT_AXES.get(dimensions) or tuple(Axis(f"x{i}") for i in range(dimensions))
+def assumed_axes(grids: Sequence[Tensor]) -> tuple[Axis, ...]:
+    """What coordinates ``(..., n, k)`` mean where nobody says: as little as possible.
+
+    One coordinate is a place x, with period 1 only if every grid shows it: regular, n cells that make up 1.
+    Several have numbers for names, and none of them is time.
+    """
+    k = grids[0].shape[-1]
+    if k > 1:
+        return tuple(Axis(f"x{i}", stated=False) for i in range(k))
+    closed = all(covers_period(lean(grid)[..., 0], 1.0) for grid in grids)
+    return (Axis("x", 1.0 if closed else None, stated=False),)
+
+
+def covers_period(points: Tensor, period: float) -> bool:
+    """Whether points ``(..., n)`` ascend by 1/n of the period."""
+    n = points.shape[-1]
+    spacing = period / n
+    # Coordinates such as 0.01 * i are off by rounding only; a thousandth of a cell tells them from others.
+    return n > 1 and not bool(((points.diff(dim=-1) - spacing).abs() > 1e-3 * spacing).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +67,8 @@ class Field:
     ``coords`` is ``(..., n, k)``, ``values`` is ``(..., n, c)`` and ``mask`` is ``(..., n, c)`` bool,
     True where the value was observed; None means everywhere. Coordinates that lack leading axes are
     shared by the whole batch (and cost nothing). Values are finite also where nothing was observed.
+    Arrays may be torch's, numpy's, xarray's or pandas'; entries that a numpy masked array hides are
+    unobserved and get the mean of the others.
     """
 
     coords: Tensor
@@ -56,7 +76,8 @@ class Field:
     mask: Tensor | None = None
 
     def __post_init__(self) -> None:
-        values = as_tensor(self.values, "values")
+        values, hidden = _unmasked(self.values)
+        values = as_tensor(values, "values")
         coords = as_tensor(self.coords, "coords")
         if not values.is_floating_point():
             raise PromptError(f"Field.values must be floating point, not {values.dtype}")
@@ -75,6 +96,10 @@ class Field:
                     f"not {mask.dtype} {shape_text(mask)}"
                 )
             object.__setattr__(self, "mask", mask.expand(values.shape))
+        if hidden is not None:
+            seen = ~torch.from_numpy(hidden).to(values.device) & self.observed
+            object.__setattr__(self, "mask", seen)
+            object.__setattr__(self, "values", filled(values, seen))
 
     @property
     def batch(self) -> torch.Size:
@@ -93,6 +118,9 @@ class Field:
     def observed(self) -> Tensor:
         """The mask, all True where there is none."""
         return torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask
+
+    def __repr__(self) -> str:
+        return shown("Field", field_facts(self))
 
     def with_values(self, values: Tensor) -> Field:
         """The same points with other values (unchecked: an operator may make bad ones)."""
@@ -123,6 +151,9 @@ class Graph:
                 f"but they reach from {int(edges.min())} to {int(edges.max())}"
             )
         object.__setattr__(self, "edges", edges)
+
+    def __repr__(self) -> str:
+        return shown("Graph", {"points": str(self.size), "edges": str(self.edges.shape[1])})
 
     @cached_property
     def _neighbours(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -169,10 +200,33 @@ class Graph:
         return torch.where(count > 0, total / count.clamp(min=torch.finfo(field.dtype).tiny), field)
 
 
+def filled(values: Tensor, seen: Tensor) -> Tensor:
+    """Functions ``(..., n, c)`` with the mean of what was seen where nothing was, 0 if that is nowhere.
+
+    What is filled in counts in a model and in pooled statistics: the mean disturbs them least.
+    """
+    count = seen.sum(dim=-2, keepdim=True)
+    mean = torch.where(seen, values, 0).sum(dim=-2, keepdim=True) / count.clamp(min=1)
+    return torch.where(seen, values, mean)
+
+
+def _unmasked(values: Any) -> tuple[Any, np.ndarray[Any, np.dtype[np.bool_]] | None]:
+    """A numpy masked array as its data and what it hides; anything else as it is."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values, None
+    return values.data, np.ma.getmaskarray(values)
+
+
 def as_tensor(value: Any, name: str) -> Tensor:
-    """Tensors as they are, anything else as a copy."""
+    """Tensors as they are, anything else (numpy, xarray, pandas, lists) as a copy."""
     if isinstance(value, Tensor):
         return value
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise PromptError(f"{name} has masked entries; only values can be unobserved")
+        value = value.data
+    if hasattr(value, "to_numpy"):  # xarray and pandas
+        value = value.to_numpy()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
         # torch knows neither reversed axes nor the other byte order.
         value = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
@@ -191,6 +245,13 @@ def lean(tensor: Tensor) -> Tensor:
         if tensor.stride(axis) == 0 and tensor.shape[axis] > 1:
             tensor = tensor.narrow(axis, 0, 1)
     return tensor
+
+
+def take_examples(tensor: Tensor, index: Tensor) -> Tensor:
+    """Some examples of ``(..., D, n, c)``, by their numbers; what they or the batch share stays so."""
+    once = lean(tensor)
+    taken = once if once.shape[-3] == 1 else once.index_select(-3, index)
+    return taken.expand(*tensor.shape[:-3], len(index), *tensor.shape[-2:])
 
 
 def unchecked(cls: type[_T], **fields: Any) -> _T:

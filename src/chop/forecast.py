@@ -13,6 +13,8 @@ from chop.grids import same_grid
 from chop.model import FrozenModel
 from chop.program import Program
 from chop.prompt import Prompt
+from chop.text import program_of
+from chop.words import rollout_facts, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +28,14 @@ class Rollout:
     calls: int
     """Model evaluations for each query, all steps together."""
 
+    def __repr__(self) -> str:
+        return shown("Rollout", rollout_facts(self))
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import rollout_html
+
+        return rollout_html(self)
+
     @property
     def rejected(self) -> Tensor:
         """``(...)`` bool: rows that did not reach the end."""
@@ -33,7 +43,7 @@ class Rollout:
 
 
 def rollout(
-    program: Program,
+    program: Program | str,
     model: FrozenModel,
     prompt: Prompt,
     steps: int,
@@ -43,6 +53,7 @@ def rollout(
 ) -> Rollout:
     """Ask for ``steps`` steps, one after the other; the query keeps its time index, as in the paper.
 
+    ``program`` may be given by its text or its name in the catalog.
     A row whose answer is not finite is frozen, marked and given NaN from there on; the others go on.
     ``strict`` raises instead. ``progress`` is called with the number of steps done.
     """
@@ -50,12 +61,13 @@ def rollout(
         raise ProgramError(f"a rollout needs at least one step, not {steps}")
     if prompt.query.channels != prompt.outputs.channels or not same_grid(prompt.query.coords, prompt.at):
         raise ProgramError("a rollout needs answers on the grid and with the channels of the query")
+    chosen = program_of(program)
     frames = []
     current = prompt
     rejected_at = torch.full(prompt.batch, steps, device=prompt.device)
     calls = 0
     for step in range(steps):
-        result = program.run(model, current, strict=strict, trace=False)
+        result = chosen.run(model, current, strict=strict, trace=False)
         calls += result.calls
         rejected_at = torch.where(result.rejected & (rejected_at == steps), step, rejected_at)
         alive = (rejected_at > step)[..., None, None]

@@ -8,12 +8,18 @@ import torch
 from torch import Tensor
 
 from chop.errors import ChopError
+from chop.units import binary_unit, in_units
 
 
-def rel_l2(answer: Tensor, target: Tensor) -> Tensor:
-    """Relative L2 error over points and channels: ``(..., m, c) -> (...)``."""
-    _need_same_shape(answer, target)
-    return (answer - target).square().sum(dim=(-1, -2)).sqrt() / target.square().sum(dim=(-1, -2)).sqrt()
+def rel_l2(answer: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Relative L2 error over points and channels: ``(..., m, c) -> (...)``.
+
+    With ``mask`` over what was observed; NaN where that is nothing.
+    """
+    off, size = _seen(answer, target, mask)
+    unit = binary_unit(size.abs().amax(dim=(-1, -2), keepdim=True))
+    lengths = (in_units(part, unit).square().sum(dim=(-1, -2)).sqrt() for part in (off, size))
+    return next(lengths) / next(lengths)
 
 
 def rmse(answer: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -21,11 +27,19 @@ def rmse(answer: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
 
     NaN for a channel of which nothing was observed.
     """
+    off, _ = _seen(answer, target, mask)
+    unit = binary_unit(off.abs().amax(dim=-2, keepdim=True))
+    squared = in_units(off, unit).square()
+    mean = squared.mean(dim=-2) if mask is None else squared.sum(dim=-2) / mask.expand_as(off).sum(dim=-2)
+    return mean.sqrt() * unit.squeeze(-2)
+
+
+def _seen(answer: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The error and the target, 0 where nothing was observed."""
     _need_same_shape(answer, target)
-    squared = (answer - target).square()
     if mask is None:
-        return squared.mean(dim=-2).sqrt()
-    return (torch.where(mask, squared, 0).sum(dim=-2) / mask.sum(dim=-2)).sqrt()
+        return answer - target, target
+    return torch.where(mask, answer - target, 0), torch.where(mask, target, 0)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,10 @@ example pairs that prompts share (see `Origin`) only once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +20,7 @@ from torch import Tensor, nn
 
 from chop.errors import ChopError, ModelError
 from chop.prompt import Origin, Prompt, stack
+from chop.user_code import told
 
 MAX_BYTES = 64 * 2**20
 """Prompt data handed to a model in one call, at most. Activations are a multiple of it."""
@@ -78,31 +82,16 @@ def arrays(prompt: Prompt) -> Arrays:
 
 
 def from_torch(module: nn.Module) -> FrozenModel:
-    """A torch module called with `Arrays` in its own dtype and device; returns ``(B, m, c)``."""
-    module.eval()
-    own = next((p for p in module.parameters()), None)
+    """A torch module called with `Arrays` in its own dtype and device; returns ``(B, m, c)``.
 
-    def model(prompt: Prompt, /) -> Tensor:
-        _need_frozen(module)
-        given = prompt if own is None else prompt.to(device=own.device, dtype=own.dtype)
-        return _unflattened(module(*arrays(given)), prompt)
-
-    return model
-
-
-def _need_frozen(module: nn.Module) -> None:
-    if module.training:
-        raise ModelError("the model is in training mode; call model.eval() first")
+    It answers in evaluation mode, and keeps the mode it is in.
+    """
+    return _TorchModel(module)
 
 
 def from_numpy(function: Callable[..., Any]) -> FrozenModel:
-    """A function of numpy `Arrays` that returns ``(B, m, c)``."""
-
-    def model(prompt: Prompt, /) -> Tensor:
-        given = [np.ascontiguousarray(part.cpu().numpy()) for part in arrays(prompt)]
-        return _unflattened(torch.from_numpy(np.ascontiguousarray(function(*given))), prompt)
-
-    return model
+    """A function of numpy `Arrays`, which it cannot write into, that returns ``(B, m, c)``."""
+    return _NumpyModel(function)
 
 
 def from_jax(function: Callable[..., Any]) -> FrozenModel:
@@ -112,17 +101,91 @@ def from_jax(function: Callable[..., Any]) -> FrozenModel:
     prompt's dtype.
     """
     try:
-        import jax
+        import jax  # noqa: F401
     except ModuleNotFoundError:
         raise ModelError("a JAX function needs JAX: pip install 'chain-of-operators[jax]'") from None
+    return _JaxModel(function)
 
-    compiled = jax.jit(function)
 
-    def model(prompt: Prompt, /) -> Tensor:
-        given = [jax.dlpack.from_dlpack(part.contiguous()) for part in arrays(prompt)]
-        return _unflattened(torch.utils.dlpack.from_dlpack(compiled(*given)), prompt)
+@dataclass(frozen=True)
+class _TorchModel:
+    module: nn.Module
 
-    return model
+    def __call__(self, prompt: Prompt, /) -> Tensor:
+        own = next(self.module.parameters(), None)
+        given = prompt if own is None else prompt.to(device=own.device, dtype=own.dtype)
+        with _evaluating(self.module):
+            return _unflattened(self.module(*map(_lent, arrays(given))), prompt)
+
+
+@dataclass(frozen=True)
+class _NumpyModel:
+    function: Callable[..., Any]
+
+    def __call__(self, prompt: Prompt, /) -> Tensor:
+        try:
+            answer = np.ascontiguousarray(self.function(*map(_read_only, arrays(prompt))))
+        except ValueError as error:
+            if "read-only" in str(error):
+                sentence = "the function writes into its arguments, the prompt itself; let it copy them first"
+                raise ModelError(sentence) from error
+            raise
+        # What came back may be one of the views that were lent.
+        return _unflattened(torch.from_numpy(answer if answer.flags.writeable else answer.copy()), prompt)
+
+
+@dataclass(frozen=True)
+class _JaxModel:
+    function: Callable[..., Any]
+
+    def __call__(self, prompt: Prompt, /) -> Tensor:
+        from jax.dlpack import from_dlpack
+
+        answer = _compiled(self.function)(*(from_dlpack(part.contiguous()) for part in arrays(prompt)))
+        # JAX may hand back what it was given, or keep what it hands back: nobody else writes into that.
+        return _unflattened(torch.utils.dlpack.from_dlpack(answer).clone(), prompt)
+
+
+@lru_cache(maxsize=32)
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """One compiled function however often it is asked; kept here, because it does not pickle."""
+    import jax
+
+    compiled: Callable[..., Any] = jax.jit(function)
+    return compiled
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; afterwards every part is in the mode it was in."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def _lent(part: Tensor) -> Tensor:
+    """A copy, since torch knows no read-only tensors and a module may work in place.
+
+    Views that repeat themselves need none: torch refuses to write into those.
+    """
+    repeats = any(stride == 0 and size > 1 for stride, size in zip(part.stride(), part.shape, strict=True))
+    return part if repeats else part.clone()
+
+
+def _read_only(part: Tensor) -> Any:
+    """A tensor as a contiguous array that cannot be written into, without a copy where that is possible."""
+    view = np.ascontiguousarray(part.cpu().numpy()).view()
+    view.flags.writeable = False
+    return view
+
+
+def _need_frozen(module: nn.Module) -> None:
+    if module.training:
+        raise ModelError("the model is in training mode; call model.eval() first")
 
 
 def _unflattened(answer: object, prompt: Prompt) -> Tensor:
@@ -279,7 +342,7 @@ def _guarded(function: Callable[[Any], Any], argument: Any, prompt: Prompt) -> A
     except Exception as error:
         raise ModelError(
             f"the model failed on prompts of batch {tuple(prompt.batch)} with {prompt.examples} examples "
-            f"({type(error).__name__}: {error})"
+            f"{told(error)}"
         ) from error
 
 

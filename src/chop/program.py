@@ -19,10 +19,12 @@ from chop.counting import CallCount, HeldOutStep, Where
 from chop.declare import Operator, Role, program
 from chop.errors import ProgramError
 from chop.model import MAX_BYTES, FrozenModel
+from chop.promises import named_in_failures, promised, promised_values, values_and_notes
 from chop.prompt import Prompt
 from chop.running import Result, run
 from chop.tasks import Answer, Call, Fit, HeldOut, Split, Steps, Task
 from chop.trace import StageKind
+from chop.words import outcome_facts, shown, text_of
 
 Notes = Mapping[str, Tensor | str]
 """What the trace shows of a stage; tensors lead with the axes of the prompt's batch."""
@@ -40,6 +42,9 @@ class Outcome:
     held_out: Tensor | None = None
     notes: Notes = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return shown("Outcome", outcome_facts(self.values, self.held_out, self.notes))
+
 
 @dataclass(frozen=True, eq=False)
 class Frame:
@@ -54,6 +59,9 @@ class Frame:
     back_held_out: Callable[[Tensor], Tensor]
     notes: Notes = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return shown("Frame", {"prompt": repr(self.prompt), "notes": ", ".join(self.notes)})
+
 
 @dataclass(frozen=True)
 class Transform(Operator):
@@ -66,6 +74,20 @@ class Transform(Operator):
     @abstractmethod
     def fit(self, prompt: Prompt) -> Frame:
         """The mapped prompt and its inverse, from what the prompt shows."""
+
+    @final
+    def fitted(self, prompt: Prompt) -> Frame:
+        """`fit`, held to its promise."""
+        with named_in_failures(self):
+            frame = self.fit(prompt)
+        promised(self, "what fit returns", frame, Frame)
+        promised(self, "the mapped prompt", frame.prompt, Prompt)
+        if (frame.prompt.batch, frame.prompt.dtype) != (prompt.batch, prompt.dtype):
+            raise ProgramError(
+                f"{self} mapped a {prompt.dtype} prompt of batch {tuple(prompt.batch)} to a "
+                f"{frame.prompt.dtype} one of batch {tuple(frame.prompt.batch)}"
+            )
+        return frame
 
     def examples_after(self, examples: int) -> int:
         """How many examples the mapped prompt has."""
@@ -113,12 +135,25 @@ class Program(Operator):
         return False
 
     @property
-    def stage_title(self) -> str:
-        return self.head()
+    def acting(self) -> Operator:
+        """The operator that acts here: itself, or the transform or projection around a program."""
+        return self
 
     @abstractmethod
     def plan(self, prompt: Prompt) -> Steps:
         """Yield lists of tasks, receive their results, return an `Outcome`."""
+
+    @final
+    def answered(self, prompt: Prompt) -> Steps:
+        """`plan`, held to its promise."""
+        operator = self.acting
+        with named_in_failures(operator):
+            outcome = yield from self.plan(prompt)
+        promised(operator, "its outcome", outcome, Outcome)
+        promised_values(operator, outcome.values, prompt.answer_shape, prompt)
+        if self.reports_held_out:
+            promised_values(operator, outcome.held_out, prompt.outputs.values.shape, prompt)
+        return outcome
 
     @abstractmethod
     def count(self, where: Where, calls: CallCount) -> None:
@@ -172,6 +207,11 @@ class Program(Operator):
 
         return draw_program(self, form)
 
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import program_html
+
+        return program_html(self)
+
     @final
     def __or__(self, other: object) -> Any:
         return pipe(self, other)
@@ -190,7 +230,7 @@ class Leaf(Program):
     @final
     def plan(self, prompt: Prompt) -> Steps:
         yield []
-        values, notes = self.answer(prompt)
+        values, notes = values_and_notes(self, self.answer(prompt))
         return Outcome(values, notes=notes)
 
     @final
@@ -204,6 +244,7 @@ class Icon(Program):
     """The frozen model itself: one evaluation on the prompt as it stands."""
 
     name: ClassVar[str] = "icon"
+    unit_free: ClassVar[bool] = True
     kind: ClassVar[StageKind] = "leaf"
     law: ClassVar[str] = "Bit-equal to the bare model."
     helps: ClassVar[str] = (
@@ -281,8 +322,8 @@ class Wrapped(Program):
         return self.inner.reports_held_out and self.transform.carries_held_out
 
     @property
-    def stage_title(self) -> str:
-        return str(self.transform)
+    def acting(self) -> Operator:
+        return self.transform
 
     def plan(self, prompt: Prompt) -> Steps:
         (frame,) = yield [Fit(self.transform, prompt)]
@@ -314,17 +355,23 @@ class Projected(Program):
         return self.inner.reports_held_out
 
     @property
-    def stage_title(self) -> str:
-        return str(self.projection)
+    def acting(self) -> Operator:
+        return self.projection
 
     def plan(self, prompt: Prompt) -> Steps:
         (outcome,) = yield [Answer(self.inner, prompt)]
-        values, notes = self.projection.project(prompt, outcome.values)
+        values, notes = self._projected(prompt, outcome.values)
         held_out = None
         if self.reports_held_out:
             (held_out_prompt,) = yield [Split(prompt, pad=False, gap=0)]
-            held_out, _ = self.projection.project(held_out_prompt, outcome.held_out)
+            held_out, _ = self._projected(held_out_prompt, outcome.held_out)
         return Outcome(values, held_out, notes)
+
+    def _projected(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        pair: tuple[Tensor, Notes] = values_and_notes(
+            self.projection, self.projection.project(prompt, values)
+        )
+        return pair
 
     def count(self, where: Where, calls: CallCount) -> None:
         self.inner.count(where, calls)
@@ -342,6 +389,9 @@ class Stack:
 
     def __or__(self, other: object) -> Any:
         return pipe(self, other)
+
+    def __repr__(self) -> str:
+        return f"<transforms: {text_of(self)}>"
 
     def __str__(self) -> str:
         return " | ".join(str(transform) for transform in self.transforms)

@@ -20,13 +20,15 @@ from chop.fields import (
     Field,
     Graph,
     as_tensor,
+    assumed_axes,
     broadcasts,
-    default_axes,
     holds_integers,
     lean,
     shape_text,
+    take_examples,
     unchecked,
 )
+from chop.words import prompt_facts, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,9 @@ class Origin:
     parent: Prompt
     kept: Tensor
 
+    def __repr__(self) -> str:
+        return shown("Origin", {"examples": str(self.kept.shape[-1]), "of": repr(self.parent)})
+
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
@@ -48,7 +53,8 @@ class Prompt:
     ``inputs`` is a Field with ``(..., D, n, .)``, ``outputs`` one with ``(..., D, m, .)``, ``query``
     one with ``(..., n, .)`` and ``at`` is ``(..., m, k)``. ``times`` is ``(..., D + 1)`` integers: the
     time index of each example input and, last, of the query (an output is one later); by default
-    0..D. A prompt checks itself when it is made.
+    0..D. ``axes`` says what each coordinate is; `assumed` tells what is taken where it is left out. A
+    prompt checks itself when it is made.
     """
 
     inputs: Field
@@ -64,14 +70,7 @@ class Prompt:
         # Only the methods below know where examples come from; a copy with other examples must not say so.
         object.__setattr__(self, "origin", None)
         _check_shapes(self)
-        k = self.dimensions
-        axes = default_axes(k) if self.axes is None else _checked_axes(self.axes)
-        if len(axes) != k or len({axis.name for axis in axes}) != k:
-            raise PromptError(
-                f"axes must give {k} different names, one for each coordinate, "
-                f"not {[axis.name for axis in axes]}"
-            )
-        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "axes", _checked_axes(self))
         object.__setattr__(self, "at", _spread_at(self))
         object.__setattr__(self, "times", _checked_times(self))
         if self.graph is not None and not isinstance(self.graph, Graph):
@@ -109,6 +108,24 @@ class Prompt:
     def answer_shape(self) -> torch.Size:
         """What a model's answer looks like: ``(..., m, c)``."""
         return torch.Size((*self.batch, self.at.shape[-2], self.outputs.channels))
+
+    @property
+    def assumed(self) -> str | None:
+        """What was assumed of the coordinates because no axes were stated, in words; None if they were."""
+        axes = self.axes or ()
+        if all(axis.stated for axis in axes):
+            return None
+        if len(axes) > 1:
+            return f"{', '.join(axis.name for axis in axes)}: no names, no periods, no time"
+        return "x with period 1, as the grid shows" if axes[0].period else "x without a period"
+
+    def __repr__(self) -> str:
+        return shown("Prompt", prompt_facts(self))
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import prompt_html
+
+        return prompt_html(self)
 
     def axis(self, name: str) -> int | None:
         """The position of a named coordinate, None if there is none of that name."""
@@ -219,12 +236,8 @@ class Prompt:
         index = kept.flatten()
 
         def take(tensor: Tensor) -> Tensor:
-            once = lean(tensor)
-            if once.shape[-3] == 1:  # one grid for all pairs: no need to write it out
-                taken = once.unsqueeze(-3)
-            else:
-                taken = once.index_select(-3, index).unflatten(-3, (d, width))
-            return taken.expand(*self.batch, d, width, *tensor.shape[-2:])
+            taken: Tensor = take_examples(tensor, index).unflatten(-3, (d, width))
+            return taken
 
         def pick(part: Field) -> Field:
             mask = None if part.mask is None else take(part.mask)
@@ -308,9 +321,17 @@ def _check_shapes(prompt: Prompt) -> None:
         )
 
 
-def _checked_axes(axes: Any) -> tuple[Axis, ...]:
+def _checked_axes(prompt: Prompt) -> tuple[Axis, ...]:
+    axes: object = prompt.axes
+    if axes is None:
+        return assumed_axes([part.coords for part in (prompt.query, prompt.inputs, prompt.outputs)])
     if not (isinstance(axes, Sequence) and all(isinstance(axis, Axis) for axis in axes)):
         raise PromptError(f"axes must be a sequence of Axis, not {axes!r}")
+    k = prompt.dimensions
+    if len(axes) != k or len({axis.name for axis in axes}) != k:
+        raise PromptError(
+            f"axes must give {k} different names, one for each coordinate, not {[axis.name for axis in axes]}"
+        )
     return tuple(axes)
 
 
@@ -369,4 +390,4 @@ def _check_finite(prompt: Prompt) -> None:
             )
 
 
-__all__ = ["Axis", "Field", "Graph", "Origin", "Prompt", "default_axes", "lean", "stack"]
+__all__ = ["Axis", "Field", "Graph", "Origin", "Prompt", "lean", "stack"]

@@ -14,6 +14,8 @@ from chop.prompt import Field, Prompt
 from chop.staging import Stages
 from chop.tasks import Answer, HeldOut, Task, schedule
 from chop.trace import Trace
+from chop.units import binary_unit, in_units
+from chop.words import cost_facts, outcome_facts, shown
 
 if TYPE_CHECKING:
     from chop.program import Outcome, Program
@@ -37,19 +39,40 @@ class Result:
     """How many times the program had to wait for the model."""
     trace: Trace | None
 
+    def __repr__(self) -> str:
+        return shown("Result", {**outcome_facts(self.values, self.held_out, {}), **cost_facts(self)})
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import result_html
+
+        return result_html(self)
+
 
 def validation_error(outputs: Field, held_out: Tensor) -> Tensor:
     """Mean over examples of the mean squared error over observed entries: ``(..., D, m, c) -> (...)``.
 
-    Examples of which nothing was observed do not count.
+    Examples of which nothing was observed do not count; NaN where nothing was observed at all.
     """
-    squared = (outputs.values - held_out).square()
+    unit = error_unit(outputs)
+    return error_in_units(outputs, held_out, unit) * unit.square()
+
+
+def error_unit(outputs: Field) -> Tensor:
+    """The unit ``(...)`` in which errors of the example outputs are squared and compared."""
+    sizes = outputs.values.abs()
+    seen = sizes if outputs.mask is None else torch.where(outputs.mask, sizes, 0)
+    return binary_unit(seen.amax(dim=(-1, -2, -3)))
+
+
+def error_in_units(outputs: Field, held_out: Tensor, unit: Tensor) -> Tensor:
+    """`validation_error` in squares of a unit: numbers that can be compared whatever the size of the data."""
+    squared = in_units(outputs.values - held_out, unit[..., None, None, None]).square()
     if outputs.mask is None:
         return squared.mean(dim=(-1, -2)).mean(dim=-1)
     seen = outputs.mask.sum(dim=(-1, -2))
     each = torch.where(outputs.mask, squared, 0).sum(dim=(-1, -2)) / seen.clamp(min=1)
     counted = seen > 0
-    return torch.where(counted, each, 0).sum(dim=-1) / counted.sum(dim=-1).clamp(min=1)
+    return torch.where(counted, each, 0).sum(dim=-1) / counted.sum(dim=-1)
 
 
 def run(
@@ -71,11 +94,6 @@ def run(
     with torch.inference_mode():
         record = schedule(goals, caller)
         outcome: Outcome = record.results[answer]
-        if outcome.values.shape != prompt.answer_shape:
-            raise ProgramError(
-                f"{root} answered with shape {tuple(outcome.values.shape)}, "
-                f"the prompt asks for {tuple(prompt.answer_shape)}"
-            )
         held_out = record.results[goals[-1]] if validate else outcome.held_out
         error = None if held_out is None else validation_error(prompt.outputs, held_out)
         rejected = ~torch.isfinite(outcome.values).all(dim=-1).all(dim=-1)
@@ -99,4 +117,4 @@ def run(
     )
 
 
-__all__ = ["Result", "run", "validation_error"]
+__all__ = ["Result", "error_in_units", "error_unit", "run", "validation_error"]

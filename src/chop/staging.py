@@ -44,7 +44,7 @@ class Stages:
         calls = [need for need in needs if isinstance(need, Call)]
         return Stage(
             kind=task.program.kind,
-            title=task.program.stage_title,
+            title=task.program.acting.head(),
             prompt=task.prompt,
             values=outcome.values,
             mapped=self._record.results[fits[0]].prompt if fits else None,

@@ -64,7 +64,7 @@ class Answer(Task):
     prompt: Prompt
 
     def steps(self) -> Steps:
-        return self.program.plan(self.prompt)
+        return self.program.answered(self.prompt)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Fit(Task):
 
     def steps(self) -> Steps:
         yield []
-        return self.transform.fit(self.prompt)
+        return self.transform.fitted(self.prompt)
 
 
 @dataclass

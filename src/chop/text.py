@@ -19,6 +19,7 @@ from typing import Any
 
 from chop.declare import Operator
 from chop.errors import ParseError, ProgramError
+from chop.named import NAMED
 from chop.operators import BUILT_IN
 from chop.program import Program, Projection, Stack, Transform, pipe
 
@@ -59,9 +60,17 @@ def _check_operator(operator: object, known: Mapping[str, type[Operator]]) -> No
         raise ProgramError(f"the name {operator.name!r} is taken by {known[operator.name].__name__}")
 
 
+def program_of(source: Program | str) -> Program:
+    """A program as it is, or the one that a text or a name of the catalog means."""
+    if isinstance(source, Program):
+        return source
+    return parse(source)
+
+
 def parse(text: str, *, max_calls: int = MAX_CALLS) -> Program:
     """The program a text describes; ``parse(str(program)) == program``.
 
+    A name of the catalog stands for its program, alone or inside a text: ``parse("mfc | nonnegative")``.
     Raises `ParseError`, which points at the column, if it describes none or one that is too large.
     """
     tree = _syntax(text)
@@ -132,6 +141,8 @@ class _Reader:
     def read(self, node: ast.expr) -> Operator | Stack:
         """An operator, a route of transforms, or an error."""
         match node:
+            case ast.Name(id=name) if name in NAMED and name not in registry():
+                return _Reader(NAMED[name]).read(_syntax(NAMED[name]))
             case ast.Name():
                 return self._make(node, node, [], {})
             case ast.Call(func=ast.Name() as name):
@@ -204,7 +215,7 @@ class _Reader:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, registry(), n=1)
+    near = difflib.get_close_matches(name, [*registry(), *NAMED], n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"there is no operator {name[:40]!r}{hint} Known: {', '.join(sorted(registry()))}"
 

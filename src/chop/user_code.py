@@ -61,9 +61,7 @@ def load(path: str | Path, error: type[ChopError]) -> ModuleType:
     except BaseException as problem:
         del sys.modules[name]
         if isinstance(problem, Exception | SystemExit):
-            where = place(problem)
-            at = f" at {where}" if where else ""
-            raise error(f"{path} failed when it was run ({_said(problem)}){at}") from problem
+            raise error(f"{path} failed when it was run {told(problem)}") from problem
         raise
     _run_before[name] = (source, module)
     return module
@@ -151,9 +149,9 @@ def place(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """An error of a user's own code for a sentence: what it is, what it says, where it was raised."""
+    """An error of a user's own code, to end a sentence with: (what it is: what it says) at file, line."""
     where = place(error)
-    return f"{_said(error)}; {where}" if where else _said(error)
+    return f"({_said(error)}) at {where}" if where else f"({_said(error)})"
 
 
 def _said(error: BaseException) -> str:

@@ -42,7 +42,7 @@ def finite(values, question=None):
 def unit_mass(values, question):
     """Each channel is divided by its mean over the points, or over each group of equal t.
 
-    A group is left alone unless its mean exceeds the machine epsilon.
+    A group is left alone unless its mean exceeds the rounding of its values.
     """
     t = time_axis(question)
     labels = np.zeros(len(question.at)) if t is None else question.at[:, t]
@@ -51,7 +51,7 @@ def unit_mass(values, question):
         group = labels == label
         for c in range(values.shape[1]):
             mass = np.mean(values[group, c])
-            if mass > EPS:
+            if mass > EPS * np.mean(np.abs(values[group, c])):
                 result[group, c] = values[group, c] / mass
     return result
 

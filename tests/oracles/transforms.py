@@ -7,7 +7,7 @@ import numpy as np
 
 from .grids import coincide, first_smallest
 from .prompt import Question, visible_values
-from .scales import EPS, conservation_scale, mfc_scale, sample_std
+from .scales import conservation_scale, mfc_scale, rounding, sample_std
 
 
 @dataclass
@@ -48,7 +48,7 @@ def channel_statistics(fields):
     points = np.concatenate(fields)
     channels = range(points.shape[1])
     means = np.array([np.mean(points[:, q]) for q in channels])
-    stds = np.array([max(sample_std(points[:, q]), EPS) for q in channels])
+    stds = np.array([max(sample_std(points[:, q]), rounding(points[:, q])) for q in channels])
     return means, stds
 
 
@@ -69,7 +69,7 @@ def normalize(question, separate=False):
 def minmax(question):
     """The smallest and the largest visible value become -1 and 1."""
     v = visible_values(question)
-    low, width = np.min(v), max(np.max(v) - np.min(v), EPS)
+    low, width = np.min(v), max(np.max(v) - np.min(v), rounding(v))
 
     def forward(u):
         return 2 * (u - low) / width - 1

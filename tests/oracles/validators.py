@@ -7,16 +7,16 @@ import numpy as np
 from .grids import distance, resample
 from .scales import mfc_scale
 
-EPS_RES = 1e-6
+EPS_RES = 1e-6  # of the mean square of the data, or of 1 where there is none
 
 
 def mean_over_examples(question, squares):
     """The mean over h of the mean of squares[h] over the observed entries of y_h.
 
-    An example with no observed entry is left out; without any example the mean is 0.
+    An example with no observed entry is left out; without any example there is no mean.
     """
     means = [np.mean(squares[h][question.y_masks[h]]) for h in range(question.D) if question.y_masks[h].any()]
-    return np.mean(means) if means else 0.0
+    return np.mean(means) if means else np.nan
 
 
 def validation_error(question, held_answers):
@@ -39,7 +39,7 @@ def weights(question, sources, values, coords, s_x, kind):
     if kind == "uniform":
         return [1.0 / len(sources)] * len(sources)
     d = [distance(question, j, values, coords, s_x) for j in sources]
-    tau = max(np.mean(d), EPS_RES)
+    tau = max(np.mean(d), EPS_RES * (np.mean([np.mean((x / s_x) ** 2) for x in question.xs]) or 1.0))
     e = [np.exp(-d_j / tau) for d_j in d]
     return [e_j / sum(e) for e_j in e]
 
@@ -104,7 +104,9 @@ def correction(question, base_held, kind="similar", magnitude=None, gate=True):
             observed = question.y_masks[h]
             numerator += np.sum(deltas[h][observed] * R[h][observed])
             denominator += np.sum(deltas[h][observed] ** 2)
-        alpha_hat = np.clip(numerator / np.maximum(denominator, EPS_RES), 0.0, 1.0)
+        power = mean_over_examples(question, [question.ys[h] ** 2 for h in range(D)])
+        floor = EPS_RES * (power if power > 0 else 1.0)
+        alpha_hat = np.clip(numerator / np.maximum(denominator, floor), 0.0, 1.0)
     else:
         alpha_hat = magnitude
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from chop.atomic import whole
+from chop.atomic import write_text
 from chop.evolution import charts
 from chop.evolution.errors import EvolutionError
 from chop.evolution.findings import Findings, findings
@@ -34,9 +34,7 @@ def write(evolved: Evolved) -> tuple[Path, Findings]:
     with Journal(evolved.out, None) as journal:
         text = page(evolved, found, journal.records)
     path = evolved.out / FILE
-    with whole(path, EvolutionError, overwrite=True) as partial:
-        partial.write_text(text, encoding="utf-8")
-    return path, found
+    return write_text(path, text, EvolutionError, overwrite=True), found
 
 
 def page(evolved: Evolved, found: Findings, records: Sequence[Record]) -> str:

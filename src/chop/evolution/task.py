@@ -85,7 +85,7 @@ class Task:
         try:
             found = self.metric(answers, cases)
         except Exception as error:
-            raise EvolutionError(f"the metric of task {self.name!r} failed ({told(error)})") from error
+            raise EvolutionError(f"the metric of task {self.name!r} failed {told(error)}") from error
         if not isinstance(found, Tensor) or found.shape != (len(cases),):
             raise EvolutionError(f"the metric of task {self.name!r} must give one error a question, (n,)")
         return found.double()

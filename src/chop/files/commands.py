@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,6 @@ PROGRAMS = (
     "raw", "conservation", "mfc", "corr", "air", "conservation_evolved", "mfc_evolved", "air_evolved",
 )  # fmt: skip
 """The catalog's names, written here so that help and completion need not load it."""
-"""The named programs; written here so that completion needs no torch."""
 
 
 def _networks() -> list[str]:
@@ -42,6 +42,16 @@ _Program = Annotated[
     str,
     typer.Option("--program", "-p", help=PROGRAM_HELP, autocompletion=_beginning(lambda: list(PROGRAMS))),
 ]
+
+
+class Executor(StrEnum):
+    """Who answers."""
+
+    inline = "inline"
+    processes = "processes"
+    ray = "ray"
+
+
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
@@ -54,49 +64,87 @@ def predict(
         bool, typer.Option("--validate", help="Also compute the in-context error of every answer.")
     ] = False,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Questions in memory at a time; about 8 MB if left out.")
+        int | None,
+        typer.Option(min=1, help="Questions a worker has in memory at a time; about 8 MB if left out."),
     ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 means one for each core.")] = 1,
+    executor: Annotated[
+        Executor | None,
+        typer.Option(help="Where questions are answered; inline for one worker, else processes."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at a question that cannot be answered; else it is marked.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the answers if they exist.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, whatever a run that was stopped has left.")
+    ] = False,
     as_json: _Json = False,
 ) -> None:
     """Answer every question of a file with a program around a frozen model.
 
-    The file may be larger than memory. The answers appear when all is written, or not at all.
+    The file may be larger than memory. What is answered is kept: after Ctrl-C, a crash or a full disk the
+    same command goes on. The answers appear when all questions are done. Those that cannot be answered are
+    marked and listed, and the exit code is 3.
     """
     import time
 
     from chop.atomic import refuse
+    from chop.exits import INCOMPLETE, STOPPED
     from chop.files.answers import check_suffix
-    from chop.files.choosing import choose_model, choose_program
+    from chop.files.choosing import choose_program
     from chop.files.errors import FileError
+    from chop.files.kept import folder_for
     from chop.files.predicting import predict as answer
     from chop.files.questions import QuestionFile
-    from chop.terminal import bar, print_json
+    from chop.terminal import bar, print_json, readable
 
     check_suffix(out)
-    refuse(out, FileError, force)
+    if not folder_for(out).exists():
+        refuse(out, FileError, force)
     chosen = choose_program(program)
+    begun = time.monotonic()
+    answered = 0
     with QuestionFile(questions) as file, bar() as shown:
-        frozen = choose_model(model)
-        begun = time.monotonic()
-        task = shown.add_task(questions.name, total=len(file))
-        summary = answer(
-            file, chosen, frozen, out, model_name=model, validate=validate, batch=batch, overwrite=force,
-            progress=lambda done, total: shown.update(task, completed=done),
-        )  # fmt: skip
-        seconds = time.monotonic() - begun
+        task = shown.add_task(readable(questions.name), total=len(file))
+
+        def progress(done: int, total: int) -> None:
+            nonlocal answered
+            answered = done
+            shown.update(task, completed=done)
+
+        try:
+            summary = answer(
+                file, chosen, model, out, validate=validate, batch=batch, overwrite=force, workers=workers,
+                executor=None if executor is None else executor.value, strict=strict, restart=restart,
+                progress=progress,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            if not answered:
+                raise
+            kept = f"{answered} of {len(file)} questions are kept, and the same command goes on"
+            typer.echo(f"chop: stopped; {kept}", err=True)
+            raise typer.Exit(STOPPED) from None
+    seconds = time.monotonic() - begun
     if as_json:
         about = {"out": str(out), "program": str(chosen), "model": model, "seconds": seconds}
         print_json({**summary.to_dict(), **about})
     else:
         typer.echo(_sentence(out, summary, seconds))
+        for one in summary.first_rejected:
+            typer.echo(f"  question {one.question}: {one.reason}")
+        if summary.rejected > len(summary.first_rejected):
+            typer.echo(f"  and {summary.rejected - len(summary.first_rejected)} more, listed in {out}")
+    if summary.rejected:
+        raise typer.Exit(INCOMPLETE)
 
 
 def _sentence(out: Path, summary: Summary, seconds: float) -> str:
     from chop.terminal import duration, plural
 
+    before = f" ({summary.resumed} from before)" if summary.resumed else ""
     words = [
-        plural(summary.questions, "question"),
+        f"{plural(summary.questions, 'question')}{before}",
         f"{summary.rejected} rejected" if summary.rejected else "none rejected",
         f"{plural(summary.calls, 'model evaluation')} each",
     ]
@@ -123,39 +171,47 @@ def explain(
     validate: Annotated[bool, typer.Option("--validate", help="Also compute the in-context error.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="A picture instead of text: .html, .png, .svg, .mmd or .json."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="A file instead of text: .html, .png, .pdf, .svg or .json; without questions .svg, .mmd or "
+            ".json.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace that file if it exists.")] = False,
     as_json: _Json = False,
 ) -> None:
     """What a program does with one question, stage by stage; without a file, what the program is.
 
-    With questions: .html and .png show the fields at every stage, .json tells the stages. Without: .svg and
-    .mmd (mermaid) draw the program.
+    With questions: .html, .png, .pdf and .svg show the fields at every stage, .json tells the stages.
+    Without: .svg and .mmd (mermaid) draw the program.
     """
     from chop.atomic import refuse
-    from chop.files.account import program_account, program_text, trace_account
     from chop.files.choosing import choose_program
     from chop.files.errors import FileError
+    from chop.pictures.account import program_account, program_text, trace_account
+    from chop.pictures.saving import PROGRAM_FORMS, TRACE_FORMS, form_of, write
     from chop.terminal import print_json
 
     chosen = choose_program(program)
+    forms: Mapping[str, Callable[..., bytes]] = PROGRAM_FORMS if questions is None else TRACE_FORMS
     if out is not None:
         refuse(out, FileError, force)
+        form_of(out, forms, FileError)
+    what: tuple[Any, ...]
     if questions is None:
         if model is not None:
             raise FileError("a model answers questions: name the file with them before --model")
-        account, text = program_account(chosen), program_text(chosen)
-        drawn = _program_drawings(chosen, account)
+        account, text, what = program_account(chosen), program_text(chosen), (chosen,)
     else:
         if model is None:
             raise FileError("say which model answers: --model conservation, mfc, FILE.safetensors or FILE.py")
         trace, missed = _traced(questions, index, model, chosen, validate)
-        account = {"question": index, **trace_account(trace), "rel_l2": missed}
+        told = {"question": index, "rel_l2": missed}
+        account, what = {**trace_account(trace), **told}, (trace, 0, told)
         text = trace.explain() + ("" if missed is None else f"\ntruth    relative L2 error {missed:.4g}")
-        drawn = _trace_drawings(trace, account)
     if out is not None:
-        _write(out, drawn, force)
+        write(out, forms, *what, error=FileError, overwrite=force)
     if as_json:
         print_json(account)
     else:
@@ -166,9 +222,9 @@ def _traced(
     questions: Path, index: int, model: str, program: Program, validate: bool
 ) -> tuple[Trace, float | None]:
     """The run on one question, and its error where the truth is known."""
+    from chop.files.answering import missed
     from chop.files.choosing import choose_model
     from chop.files.errors import FileError
-    from chop.files.predicting import missed
     from chop.files.questions import QuestionFile
 
     with QuestionFile(questions) as file:
@@ -180,47 +236,15 @@ def _traced(
     return result.trace, None if part.target is None else float(missed(result, part))
 
 
-_Drawings = dict[str, Callable[[Path], Any]]
-
-
-def _program_drawings(program: Program, account: dict[str, Any]) -> _Drawings:
-    return {
-        ".svg": lambda path: path.write_text(program.draw("svg"), encoding="utf-8"),
-        ".mmd": lambda path: path.write_text(program.draw("mermaid"), encoding="utf-8"),
-        ".json": lambda path: _dump(account, path),
-    }
-
-
-def _trace_drawings(trace: Trace, account: dict[str, Any]) -> _Drawings:
-    return {
-        ".html": lambda path: trace.save(path),
-        ".png": lambda path: trace.plot().savefig(path, format="png"),
-        ".json": lambda path: _dump(account, path),
-    }
-
-
-def _dump(account: dict[str, Any], path: Path) -> None:
-    from chop.terminal import json_text
-
-    path.write_text(json_text(account), encoding="utf-8")
-
-
-def _write(out: Path, drawn: _Drawings, force: bool) -> None:
-    from chop.atomic import whole
-    from chop.files.errors import FileError
-
-    draw = drawn.get(out.suffix.lower())
-    if draw is None:
-        raise FileError(f"this is written to {', '.join(drawn)} files, not to {out.name}")
-    with whole(out, FileError, force) as partial:
-        draw(partial)
-
-
 def info(
     file: Annotated[Path, typer.Argument(help="Questions, answers, or a network's weights.", metavar="FILE")],
     as_json: _Json = False,
 ) -> None:
-    """What is in a file: names, shapes, sizes, and whether questions can be read from it."""
+    """What is in a file: names, shapes, sizes, and whether questions can be read from it.
+
+    The exit code is 2 where they cannot, and it holds neither answers nor weights.
+    """
+    from chop.exits import MENDABLE
     from chop.files.contents import contents, contents_text
     from chop.terminal import print_json
 
@@ -229,6 +253,8 @@ def info(
         print_json(found)
     else:
         typer.echo(contents_text(found))
+    if found["holds"] == "arrays":
+        raise typer.Exit(MENDABLE)
 
 
 __all__ = ["PROGRAMS", "explain", "info", "predict"]

@@ -19,7 +19,7 @@ from chop.errors import ModelError
 from chop.icon.config import IconConfig
 from chop.icon.layers import DecoderBlock, Embed, EncoderBlock, frequencies, fresh_weights
 from chop.icon.tokens import Places, at_points, interpolated, places, unpatch, windows
-from chop.prompt import Prompt
+from chop.prompt import Prompt, lean
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +96,13 @@ class Icon(nn.Module):
         for axis in prompt.axes or ():
             if axis.name == "x" and axis.period not in (1.0, None):
                 raise ModelError(f"this network knows x with period 1, the prompt has period {axis.period}")
+        for coords in (prompt.inputs.coords, prompt.outputs.coords, prompt.query.coords, prompt.at):
+            x = lean(coords)[..., -1]
+            if float(x.max() - x.min()) > 1 + 1e-6:
+                raise ModelError(
+                    f"this network knows x with period 1, the prompt's x reaches from {float(x.min()):g} to "
+                    f"{float(x.max()):g}; divide it by its period"
+                )
 
     def pair_tokens(self, x_at: Tensor, y_at: Tensor) -> int:
         """How many tokens the D pairs of one prompt have, at coordinates ``(B, D, n, k)``."""

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from chop.declare import choice, flag, number
 from chop.errors import ProgramError
-from chop.operators.statistics import Visible, machine_epsilon, mean_rule, mfc_rule
+from chop.operators.statistics import Visible, at_least, mean_rule, mfc_rule
 from chop.program import Frame, Notes, Transform
 from chop.prompt import Prompt
+from chop.units import binary_unit, in_units
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,7 @@ class Rescale(Transform):
     """
 
     name: ClassVar[str] = "rescale"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there; the mapped prompt has the target spread."
     helps: ClassVar[str] = "when the values lie outside the range the model was trained on"
     center: str = choice("auto", ("auto", "mean"), "which rule gives centre and scale")
@@ -82,14 +84,15 @@ class Normalize(Transform):
     """
 
     name: ClassVar[str] = "normalize"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there; mapped inputs have mean 0 and deviation 1."
     helps: ClassVar[str] = "when channels have different units"
     separate: bool = flag(False, "outputs are normalised by their own statistics")
 
     def fit(self, prompt: Prompt) -> Frame:
-        inputs = self._statistics(prompt.inputs.values, prompt)
+        inputs = self._statistics(prompt.inputs.values)
         if self.separate:
-            outputs = self._statistics(prompt.outputs.values, prompt)
+            outputs = self._statistics(prompt.outputs.values)
         elif prompt.inputs.channels != prompt.outputs.channels:
             raise ProgramError(
                 f"normalize maps {prompt.inputs.channels} input channels and {prompt.outputs.channels} "
@@ -101,10 +104,13 @@ class Normalize(Transform):
         return affine_frame(prompt, inputs, outputs, notes)
 
     @staticmethod
-    def _statistics(values: Tensor, prompt: Prompt) -> Affine:
+    def _statistics(values: Tensor) -> Affine:
         pooled = values.flatten(-3, -2)
-        spread = pooled.std(dim=-2, keepdim=True) if pooled.shape[-2] > 1 else torch.zeros_like(pooled)
-        return Affine(pooled.mean(dim=-2, keepdim=True), spread.clamp(min=machine_epsilon(prompt)))
+        size = pooled.abs().amax(dim=-2, keepdim=True)
+        unit = binary_unit(size)
+        many = pooled.shape[-2] > 1
+        spread = in_units(pooled, unit).std(dim=-2, keepdim=True) if many else torch.zeros_like(pooled)
+        return Affine(pooled.mean(dim=-2, keepdim=True), at_least(spread * unit, size))
 
 
 @final
@@ -113,13 +119,14 @@ class Minmax(Transform):
     """Maps the range of all visible values to [-1, 1]. The simplest rescaling, led by extremes."""
 
     name: ClassVar[str] = "minmax"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there; mapped values lie in [-1, 1]."
     helps: ClassVar[str] = "when a model was trained on values in [-1, 1]"
 
     def fit(self, prompt: Prompt) -> Frame:
         visible = Visible(prompt)
         low, high = visible.smallest, visible.largest
-        half = (high - low).clamp(min=machine_epsilon(prompt)) / 2
+        half = at_least(high - low, visible.size) / 2
         affine = Affine(_everywhere(low), _everywhere(half), offset=-1.0)
         return affine_frame(prompt, affine, affine, {"low": low, "high": high})
 
@@ -130,6 +137,7 @@ class Flip(Transform):
     """u -> -u everywhere. Another view of the same operator, for models that know one sign better."""
 
     name: ClassVar[str] = "flip"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Its own inverse."
     helps: ClassVar[str] = "when a model knows one sign better, and as a second view in an average"
 

@@ -22,6 +22,7 @@ class Increment(Transform):
     """
 
     name: ClassVar[str] = "increment"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there: each answer has its own input added."
     helps: ClassVar[str] = (
         "when an output is close to its input and the model's error is in proportion to what it predicts"
@@ -56,6 +57,7 @@ class NearestExamples(Transform):
     """
 
     name: ClassVar[str] = "nearest_examples"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The answer is not changed on the way back; with k at least D nothing is."
     helps: ClassVar[str] = "when some examples are far from the question"
     carries_held_out: ClassVar[bool] = False  # a left-out pair has no answer to be mapped back

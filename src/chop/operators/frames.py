@@ -11,10 +11,13 @@ from torch import Tensor
 
 from chop.declare import choice
 from chop.errors import ProgramError
+from chop.fields import covers_period
 from chop.grids import same_grid
+from chop.operators.domain import periodic_axis
 from chop.operators.statistics import first_smallest
 from chop.program import Frame, Transform
 from chop.prompt import Field, Prompt, lean
+from chop.units import binary_unit, in_units
 
 
 @final
@@ -29,6 +32,7 @@ class MovingFrame(Transform):
     """
 
     name: ClassVar[str] = "moving_frame"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there, for every time index."
     helps: ClassVar[str] = "when transport hides a change of shape that the model could predict"
     shift: str = choice("grid", ("grid", "spectral"), "whole grid points, or fractions by Fourier phases")
@@ -70,19 +74,17 @@ class Reflect(Transform):
     """
 
     name: ClassVar[str] = "reflect"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The way back undoes the way there."
     helps: ClassVar[str] = "as a second view of the same operator in an average: the two err differently"
 
     def fit(self, prompt: Prompt) -> Frame:
-        axis = _periodic_axis(prompt, self.name)
+        axis, period = periodic_axis(prompt, self.name)
         if prompt.graph is not None:
             raise ProgramError("reflect would reorder the points of a graph; it is for grids")
 
         def mirror(coords: Tensor) -> tuple[Tensor, Tensor]:
             """Mirrored coordinates in ascending order, and that order."""
-            assert prompt.axes is not None
-            period = prompt.axes[axis].period
-            assert period is not None
             coords = lean(coords).clone()
             coords[..., axis] = torch.remainder(-coords[..., axis], period)
             order = _ascending(coords)
@@ -107,22 +109,12 @@ class Reflect(Transform):
         )
 
 
-def _periodic_axis(prompt: Prompt, who: str) -> int:
-    axes = prompt.axes or ()
-    periodic = [i for i, axis in enumerate(axes) if axis.period is not None]
-    if len(periodic) != 1:
-        raise ProgramError(
-            f"{who} needs exactly one periodic axis; this prompt's axes are "
-            + ", ".join(f"{axis.name} (period {axis.period})" for axis in axes)
-        )
-    return periodic[0]
-
-
 def _need_cyclic_grid(prompt: Prompt, who: str) -> None:
     """One regular grid around one periodic axis, for every field."""
     axes = prompt.axes or ()
-    if len(axes) != 1 or axes[0].period is None:
+    if len(axes) != 1 or (axes[0].stated and axes[0].period is None):
         raise ProgramError(f"{who} shifts cyclically and needs functions of one periodic coordinate")
+    _, period = periodic_axis(prompt, who)
     if prompt.inputs.channels != prompt.outputs.channels:
         raise ProgramError(
             f"{who} compares inputs with outputs, but they have {prompt.inputs.channels} and "
@@ -133,10 +125,10 @@ def _need_cyclic_grid(prompt: Prompt, who: str) -> None:
     if not same_grid(prompt.query.coords, prompt.at, prompt.inputs.coords, prompt.outputs.coords):
         raise ProgramError(f"{who} shifts cyclically and needs inputs, outputs, query and answer on one grid")
     grid = lean(prompt.query.coords)[..., 0]
-    spacing = axes[0].period / grid.shape[-1]
-    # Coordinates such as 0.01 * i are off by rounding only; a thousandth of a cell tells them from others.
-    if bool(((grid.diff(dim=-1) - spacing).abs() > 1e-3 * spacing).any()):
-        raise ProgramError(f"{who} shifts cyclically and needs a regular grid of spacing {spacing:g}")
+    if not covers_period(grid, period):
+        raise ProgramError(
+            f"{who} shifts cyclically and needs a regular grid of spacing {period / grid.shape[-1]:g}"
+        )
 
 
 def _estimated_shift(prompt: Prompt, refine: bool) -> Tensor:
@@ -150,6 +142,8 @@ def _estimated_shift(prompt: Prompt, refine: bool) -> Tensor:
         return values - values.mean(dim=-2, keepdim=True)
 
     before, after = centred(prompt.inputs), centred(prompt.outputs)
+    unit = binary_unit(torch.maximum(before.abs().amax(dim=(-1, -2)), after.abs().amax(dim=(-1, -2))))
+    before, after = (in_units(part, unit[..., None, None]) for part in (before, after))
     n = before.shape[-2]
     reach = n // 4
     shifts = torch.arange(-reach - 1, reach + 2, device=before.device)

@@ -11,9 +11,11 @@ from torch import Tensor
 from chop.declare import number
 from chop.errors import ProgramError
 from chop.grids import nearest_index, resample
+from chop.operators.domain import time_axis
 from chop.operators.statistics import feature_distance, nearest_example
 from chop.program import Leaf, Notes
 from chop.prompt import Field, Prompt, lean
+from chop.units import binary_unit, in_units
 
 
 @final
@@ -25,6 +27,7 @@ class LastFrame(Leaf):
     """
 
     name: ClassVar[str] = "last_frame"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Depends on the query's last frame only."
     helps: ClassVar[str] = "at short leads, where little has changed yet, and as a candidate of combine"
 
@@ -41,6 +44,7 @@ class FirstFrame(Leaf):
     """
 
     name: ClassVar[str] = "first_frame"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Depends on the query's first frame only."
     helps: ClassVar[str] = "where days repeat themselves, and as a candidate of combine"
 
@@ -54,6 +58,7 @@ class CopyQuery(Leaf):
     """The query itself, taken to the answer's points by nearest neighbour: nothing changes."""
 
     name: ClassVar[str] = "copy_query"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Equal to the query where the grids coincide."
     helps: ClassVar[str] = "over short steps, as what a model has to beat and as a fallback of select"
 
@@ -71,6 +76,7 @@ class QueryMean(Leaf):
     """
 
     name: ClassVar[str] = "query_mean"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Flat, with the query's mean in every channel."
     helps: ClassVar[str] = "in long rollouts of a conserved quantity, once phases are lost"
 
@@ -85,6 +91,7 @@ class MeanOutput(Leaf):
     """The mean of the example outputs, over those observed at each point."""
 
     name: ClassVar[str] = "mean_output"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Does not depend on the query."
     helps: ClassVar[str] = "when the answer hardly depends on the query, and as a calm candidate of combine"
 
@@ -104,6 +111,7 @@ class NearestOutput(Leaf):
     """The output of the example whose input is closest to the query (Air distance; the first on ties)."""
 
     name: ClassVar[str] = "nearest_output"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Always one of the example outputs."
     helps: ClassVar[str] = "when one of the examples is almost the question itself"
 
@@ -124,6 +132,7 @@ class Ridge(Leaf):
     """
 
     name: ClassVar[str] = "ridge"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Exact on an affine operator's examples as strength goes to 0."
     helps: ClassVar[str] = "when the operator is close to linear; then no network is needed"
     strength: float = number(1e-3, 1e-8, 1e3, "regularisation, relative to the size of the inputs")
@@ -135,6 +144,8 @@ class Ridge(Leaf):
         centre = inputs.mean(dim=-2, keepdim=True)
         inputs = inputs - centre
         query = prompt.query.values.flatten(-2).unsqueeze(-2) - centre
+        unit = binary_unit(inputs.abs().amax(dim=(-1, -2), keepdim=True))
+        inputs, query = in_units(inputs, unit), in_units(query, unit)
         middle = outputs.mean(dim=-3, keepdim=True)
         products = inputs @ inputs.mT
         size = products.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
@@ -164,7 +175,7 @@ def _need_same_channels(prompt: Prompt, who: str) -> None:
 def _frame(prompt: Prompt, who: str, last: bool) -> Tensor:
     """The query's points at its extreme time, taken to the answer's places."""
     _need_same_channels(prompt, who)
-    axis = prompt.axis("t")
+    axis = time_axis(prompt, who)
     if axis is None:
         return resample(prompt.query.values, nearest_index(prompt.query.coords, prompt.at))
     frame = _extreme(prompt.query, axis, who, last)

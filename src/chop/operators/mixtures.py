@@ -12,12 +12,13 @@ from chop.counting import CallCount, Where
 from chop.declare import flag, indices, programs, whole
 from chop.errors import ProgramError
 from chop.operators.residuals import _GAP, _PAD, finite_or_zero
-from chop.operators.simplex import smallest_quadratic
+from chop.operators.simplex import LEAST_EIGENVALUE, smallest_quadratic
 from chop.program import Outcome, Program, Validator
 from chop.prompt import Field, Prompt
-from chop.running import validation_error
+from chop.running import error_in_units, error_unit
 from chop.tasks import Answer, Steps
 from chop.trace import StageKind
+from chop.units import binary_unit, in_units
 
 
 @final
@@ -30,6 +31,7 @@ class Select(Validator):
     """
 
     name: ClassVar[str] = "select"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = (
         "The answer is that of one branch, with an in-context error no larger than the last's."
     )
@@ -47,12 +49,13 @@ class Select(Validator):
         return self.pad, self.gap
 
     def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
-        errors = torch.stack([validation_error(prompt.outputs, part) for part in held_out], dim=-1)
+        unit = error_unit(prompt.outputs)
+        errors = torch.stack([error_in_units(prompt.outputs, part, unit) for part in held_out], dim=-1)
         judged = torch.where(torch.isfinite(errors), errors, torch.inf)
         fallback = len(answers) - 1
         best, first = judged[..., :-1].min(dim=-1)
         chosen = torch.where(best < judged[..., -1], first, fallback)
-        notes = {"chose branch": chosen + 1, "errors": errors}
+        notes = {"chose branch": chosen + 1, "errors": errors * unit.square().unsqueeze(-1)}
         return Outcome(_pick(answers, chosen), _pick(held_out, chosen), notes)
 
 
@@ -68,6 +71,7 @@ class Combine(Validator):
     """
 
     name: ClassVar[str] = "combine"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The weights are non-negative and sum to 1; one candidate alone is unchanged."
     helps: ClassVar[str] = "when candidates err in different ways"
     candidates: tuple[Program, ...] = programs("what is mixed; the first is the reference", at_least=1)
@@ -90,7 +94,7 @@ class Combine(Validator):
         # (..., K, D, m, c) and (..., K, m, c)
         rows = torch.stack([finite_or_zero(part) for part in held_out], dim=-4)
         candidates = torch.stack(answers, dim=-3)
-        moments, counted = _error_moments(rows[..., channels], prompt.outputs, channels)
+        moments, counted, least = _error_moments(rows[..., channels], prompt.outputs, channels)
         # Row 0 keeps every example, row 1 + h leaves out example h.
         keep = torch.ones(d + 1, d, dtype=rows.dtype, device=rows.device)
         keep[1:].fill_diagonal_(0)
@@ -98,7 +102,7 @@ class Combine(Validator):
         number = keep.sum(dim=-1, keepdim=True)
         means = ((keep / number.clamp(min=1)) @ moments.flatten(-2)).unflatten(-1, moments.shape[-2:])
         # Where nothing was observed there is nothing to fit: the reference stays.
-        fits = torch.where(number > 0, smallest_quadratic(means), _reference(means))
+        fits = torch.where(number > 0, smallest_quadratic(means, least[..., None]), _reference(means))
         weights, deleted, trust = _stabilised(means[..., 0, :, :], fits, self.shrink)
         mixed = torch.einsum("...ck,...kmc->...mc", weights, candidates[..., channels])
         mixed_rows = torch.einsum("...chk,...khmc->...hmc", deleted, rows[..., channels])
@@ -122,6 +126,7 @@ class Average(Program):
     """The plain mean of several programs' answers. Ensembling without any fit."""
 
     name: ClassVar[str] = "average"
+    unit_free: ClassVar[bool] = True
     kind: ClassVar[StageKind] = "mixture"
     law: ClassVar[str] = "Does not depend on the order of its members, to rounding."
     helps: ClassVar[str] = "when members err differently and the examples are too few to fit weights"
@@ -145,25 +150,28 @@ def _pick(options: list[Tensor], chosen: Tensor) -> Tensor:
     return picked
 
 
-def _error_moments(rows: Tensor, outputs: Field, channels: list[int]) -> tuple[Tensor, Tensor]:
-    """Each example's matrix of error products and whether it was observed at all.
+def _error_moments(rows: Tensor, outputs: Field, channels: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Each example's matrix of error products, whether it was observed, and what counts as no error.
 
-    ``rows`` is ``(..., K, D, m, c)``; returns ``(..., c, D, K, K)`` and ``(..., c, D)``.
+    ``rows`` is ``(..., K, D, m, c)``; returns ``(..., c, D, K, K)``, ``(..., c, D)`` and ``(..., c)``.
+    Weights depend on ratios only, so products are taken in a unit of each channel.
     """
-    truth = outputs.values[..., channels].unsqueeze(-4)
-    errors = (rows - truth).movedim(-1, -4).movedim(-3, -2)  # (..., c, D, K, m)
-    # Weights depend on ratios only: errors whose squares would overflow are brought down together.
-    largest = torch.nan_to_num(errors).abs().amax(dim=(-1, -2, -3), keepdim=True)
-    huge = largest > torch.finfo(errors.dtype).max ** 0.25
-    errors = torch.where(huge, torch.nan_to_num(errors) / largest, errors)
-    if outputs.mask is None:
-        counted = torch.ones(errors.shape[:-2], dtype=errors.dtype, device=errors.device)
-        return errors @ errors.mT / errors.shape[-1], counted
-    seen = outputs.mask[..., channels].movedim(-1, -3).unsqueeze(-2)  # (..., c, D, 1, m)
-    errors = torch.where(seen, errors, 0)
-    number = seen.sum(dim=-1, keepdim=True)
-    moments = errors @ errors.mT / number.clamp(min=1)
-    return moments, (number > 0).squeeze(-1).squeeze(-1).to(errors.dtype)
+    truth = outputs.values[..., channels].movedim(-1, -3)  # (..., c, D, m)
+    errors = rows.movedim(-1, -4).movedim(-3, -2) - truth.unsqueeze(-2)  # (..., c, D, K, m)
+    seen = None
+    if outputs.mask is not None:
+        seen = outputs.mask[..., channels].movedim(-1, -3)
+        errors, truth = torch.where(seen.unsqueeze(-2), errors, 0), torch.where(seen, truth, 0)
+    errors = torch.nan_to_num(errors)  # the difference of two finite numbers may be infinite
+    unit = binary_unit(errors.abs().amax(dim=(-1, -2, -3)))
+    errors = in_units(errors, unit[..., None, None, None])
+    if seen is None:
+        number = torch.full(errors.shape[:-2], errors.shape[-1], dtype=errors.dtype, device=errors.device)
+    else:
+        number = seen.sum(dim=-1).to(errors.dtype)
+    moments = errors @ errors.mT / number[..., None, None].clamp(min=1)
+    size = torch.linalg.vector_norm(truth / unit[..., None, None], dim=(-1, -2)) / number.sum(dim=-1).sqrt()
+    return moments, (number > 0).to(errors.dtype), LEAST_EIGENVALUE * torch.where(size > 0, size, 1).square()
 
 
 def _stabilised(moments: Tensor, fits: Tensor, shrink: bool) -> tuple[Tensor, Tensor, Tensor]:

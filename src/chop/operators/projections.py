@@ -10,6 +10,7 @@ from torch import Tensor
 
 from chop.declare import number
 from chop.errors import ProgramError
+from chop.operators.domain import time_axis
 from chop.operators.statistics import machine_epsilon
 from chop.program import Notes, Projection
 from chop.prompt import Prompt, lean
@@ -21,6 +22,7 @@ class ConserveMean(Projection):
     """Gives the answer the query's mean, channel by channel: mass is conserved."""
 
     name: ClassVar[str] = "conserve_mean"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The answer's mean over its points is the query's; projecting twice changes nothing."
     helps: ClassVar[str] = "when the equation conserves what the model lets drift, most of all in rollouts"
 
@@ -40,6 +42,7 @@ class Nonnegative(Projection):
     """Sets negative values to zero: densities and concentrations."""
 
     name: ClassVar[str] = "nonnegative"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Nothing is below zero; projecting twice changes nothing."
     helps: ClassVar[str] = "for densities and concentrations, where a negative number means nothing"
 
@@ -60,12 +63,15 @@ class UnitMass(Projection):
     helps: ClassVar[str] = "for densities, whose mass is 1 whatever the model says"
 
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
-        axis = prompt.axis("t")
-        if axis is None:
-            mass = values.mean(dim=-2, keepdim=True)
-        else:
-            mass = _mean_at_equal_times(values, lean(prompt.at)[..., axis])
-        heavy = mass > machine_epsilon(prompt)
+        axis = time_axis(prompt, self.name)
+
+        def mean(field: Tensor) -> Tensor:
+            if axis is None:
+                return field.mean(dim=-2, keepdim=True)
+            return _mean_at_equal_times(field, lean(prompt.at)[..., axis])
+
+        mass = mean(values)
+        heavy = mass > machine_epsilon(values) * mean(values.abs())
         projected = torch.where(heavy, values / torch.where(heavy, mass, 1), values)
         return projected, {"mass": mass.mean(dim=(-1, -2))}
 
@@ -76,6 +82,7 @@ class WithinExamples(Projection):
     """Clips to the range of the observed example outputs, channel by channel."""
 
     name: ClassVar[str] = "within_examples"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Nothing lies outside the range seen; projecting twice changes nothing."
     helps: ClassVar[str] = "when a model overshoots on questions that are like the examples"
 
@@ -102,6 +109,7 @@ class BoundVariation(Projection):
     """
 
     name: ClassVar[str] = "bound_variation"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = (
         "The total variation is at most the query's, the mean stays; projecting twice changes nothing."
     )

@@ -10,14 +10,16 @@ from torch import Tensor
 
 from chop.declare import choice, flag, number, program, whole
 from chop.errors import ProgramError
+from chop.fields import take_examples
 from chop.grids import nearest_index, resample
 from chop.operators.statistics import input_distances, mfc_rule
 from chop.program import Outcome, Program, Validator
 from chop.prompt import Field, Prompt
-from chop.running import validation_error
+from chop.running import error_in_units, error_unit
+from chop.units import binary_unit, in_units
 
 RESIDUAL_FLOOR = 1e-6
-"""Least distance scale and least squared size in the fit of a correction."""
+"""Least distance scale and least squared size in the fit of a correction, of the mean square of the data."""
 
 _PAD = "fill held-out prompts up to D examples by repeating the first"
 _GAP = "how many pairs after the hidden one are hidden too (1 for consecutive frames)"
@@ -34,6 +36,7 @@ class Correct(Validator):
     """
 
     name: ClassVar[str] = "correct"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "With the gate, the in-context error reported is that of the fit, before the gate."
     helps: ClassVar[str] = "when the model errs alike on like inputs"
     base: Program = program("what is corrected")
@@ -56,19 +59,22 @@ class Correct(Validator):
         outputs = prompt.outputs
         residuals = outputs.with_values(outputs.values - base_held_out)
         _, scale = mfc_rule(prompt)
+        reach = RESIDUAL_FLOOR * _or_one(_mean_square(prompt.inputs.values, scale))
         d = prompt.examples
-        to_query = self._weights(prompt.inputs, prompt.query, scale)
+        to_query = self._weights(prompt.inputs, prompt.query, scale, reach)
         shape = transfer(residuals, prompt.at, to_query)
         shapes = []
         for h in range(d):
             others = [j for j in range(d) if j != h]
-            weight = self._weights(_pairs(prompt.inputs, others), _pair(prompt.inputs, h), scale)
+            weight = self._weights(_pairs(prompt.inputs, others), _pair(prompt.inputs, h), scale, reach)
             shapes.append(transfer(_pairs(residuals, others), outputs.coords.select(-3, h), weight))
         rebuilt = torch.stack(shapes, dim=-3)
-        fitted = self._magnitude(rebuilt, residuals)
+        unit = error_unit(outputs)
+        least = RESIDUAL_FLOOR * _or_one(error_in_units(outputs, torch.zeros_like(outputs.values), unit))
+        fitted = self._magnitude(rebuilt, residuals, unit, least)
         corrected = base_held_out + _everywhere(fitted).unsqueeze(-1) * rebuilt
-        base_error = validation_error(outputs, base_held_out)
-        fitted_error = validation_error(outputs, corrected)
+        base_error = error_in_units(outputs, base_held_out, unit)
+        fitted_error = error_in_units(outputs, corrected, unit)
         opened = torch.isfinite(fitted_error) & (fitted_error < base_error)
         if not self.gate:
             opened = torch.ones_like(opened)
@@ -77,32 +83,40 @@ class Correct(Validator):
         notes = {
             "magnitude": fitted,
             "gate open": opened,
-            "error before": base_error,
-            "error fitted": fitted_error,
+            "error before": base_error * unit.square(),
+            "error fitted": fitted_error * unit.square(),
             "weights": to_query,
             "input scale": scale,
         }
         return Outcome(values, corrected, notes)
 
-    def _weights(self, inputs: Field, target: Field, scale: Tensor) -> Tensor:
-        """How much each example's residual counts at one function, ``(..., D)``, summing to 1."""
+    def _weights(self, inputs: Field, target: Field, scale: Tensor, least: Tensor) -> Tensor:
+        """How much each example's residual counts at one function, ``(..., D)``, summing to 1.
+
+        ``least`` ``(...)`` is the smallest distance that can tell examples apart.
+        """
         if self.weights == "uniform":
             d = inputs.values.shape[-3]
             return torch.full_like(inputs.values[..., 0, 0], 1 / d)
         distances = input_distances(inputs, target, _everywhere(scale))
-        reach = distances.mean(dim=-1, keepdim=True).clamp(min=RESIDUAL_FLOOR)
-        return torch.softmax(-distances / reach, dim=-1)
+        reach = torch.maximum(distances.mean(dim=-1), least)
+        return torch.softmax(-distances / reach.unsqueeze(-1), dim=-1)
 
-    def _magnitude(self, rebuilt: Tensor, residuals: Field) -> Tensor:
-        """The magnitude that best turns rebuilt residuals into the observed ones, ``(...)``."""
+    def _magnitude(self, rebuilt: Tensor, residuals: Field, unit: Tensor, least: Tensor) -> Tensor:
+        """The magnitude that best turns rebuilt residuals into the observed ones, ``(...)``.
+
+        ``least`` is the smallest squared size, in squares of the unit, that is not rounding.
+        """
         batch = rebuilt.shape[:-3]
         if self.magnitude is not None:
             return torch.full(batch, self.magnitude, dtype=rebuilt.dtype, device=rebuilt.device)
-        product, size = rebuilt * residuals.values, rebuilt.square()
+        each = unit[..., None, None, None]
+        rebuilt, observed = in_units(rebuilt, each), in_units(residuals.values, each)
+        product, size = rebuilt * observed, rebuilt.square()
         if residuals.mask is not None:
             product = torch.where(residuals.mask, product, 0)
             size = torch.where(residuals.mask, size, 0)
-        total = size.sum(dim=(-1, -2, -3)).clamp(min=RESIDUAL_FLOOR)
+        total = torch.maximum(size.sum(dim=(-1, -2, -3)), least)
         return (product.sum(dim=(-1, -2, -3)) / total).clamp(0, 1)
 
 
@@ -115,6 +129,7 @@ class Debias(Validator):
     """
 
     name: ClassVar[str] = "debias"
+    unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Exact if the base errs by one fixed field."
     helps: ClassVar[str] = "against an error that is the same for all inputs, such as a bias of a region"
     base: Program = program("what is corrected")
@@ -188,6 +203,18 @@ def _known(residuals: Field, at: Tensor) -> Tensor | None:
     return resample(residuals.mask, index).any(dim=-3)
 
 
+def _mean_square(values: Tensor, scale: Tensor) -> Tensor:
+    """The mean square of functions ``(..., D, n, c)`` in squares of a scale ``(...)``."""
+    unit = binary_unit(scale)
+    length: Tensor = torch.linalg.vector_norm(in_units(values, unit[..., None, None, None]), dim=(-3, -2, -1))
+    return (length / (scale / unit)).square() / values.shape[-3:].numel()
+
+
+def _or_one(size: Tensor) -> Tensor:
+    """A size that floors are relative to; 1 where there is none, because all data are 0 or unobserved."""
+    return torch.where(size > 0, size, 1)
+
+
 def _everywhere(per_query: Tensor) -> Tensor:
     return per_query[..., None, None]
 
@@ -197,7 +224,9 @@ def _pair(part: Field, h: int) -> Field:
 
 
 def _pairs(part: Field, kept: list[int]) -> Field:
+    index = torch.tensor(kept, device=part.values.device)
+
     def take(tensor: Tensor) -> Tensor:
-        return torch.stack([tensor.select(-3, j) for j in kept], dim=-3)
+        return take_examples(tensor, index)
 
     return Field(take(part.coords), take(part.values), None if part.mask is None else take(part.mask))

@@ -7,6 +7,8 @@ from torch import Tensor
 
 ITERATIONS = 512
 TOLERANCE = 1e-9
+LEAST_EIGENVALUE = 1e-12
+"""Of the mean square of the data: matrices of smaller errors are all alike."""
 _LOOK_EVERY = 8
 """Iterations between looks at whether all problems are done (a look waits for the device)."""
 
@@ -22,16 +24,17 @@ def project_to_simplex(points: Tensor) -> Tensor:
     return (points - threshold).clamp(min=0)
 
 
-def smallest_quadratic(matrices: Tensor) -> Tensor:
+def smallest_quadratic(matrices: Tensor, least: Tensor | float = LEAST_EIGENVALUE) -> Tensor:
     """argmin of a'Ma over the simplex by projected gradient, ``(..., K, K) -> (..., K)``.
 
-    From the uniform vector with step 1 / (2 max(largest eigenvalue, 1e-12)), until the largest
-    coordinate changes by at most 1e-9 or 512 times. Each problem stops at its own iteration, so that
-    a batch gives what its elements would.
+    From the uniform vector with step 1 / (2 max(largest eigenvalue, ``least``)), until the largest
+    coordinate changes by at most 1e-9 or 512 times; ``least`` broadcasts against ``(...)``. Each problem
+    stops at its own iteration, so that a batch gives what its elements would.
     """
     k = matrices.shape[-1]
     flat = matrices.reshape(-1, k, k)
-    largest = torch.linalg.eigvalsh(flat)[..., -1:].clamp(min=1e-12)
+    floor = torch.as_tensor(least, dtype=flat.dtype, device=flat.device).expand(matrices.shape[:-2])
+    largest = torch.maximum(torch.linalg.eigvalsh(flat)[..., -1:], floor.reshape(-1, 1))
     # Half the step of the gradient 2Ma: the twos cancel.
     step = 1 / largest
     weights = torch.full_like(flat[..., 0], 1 / k)

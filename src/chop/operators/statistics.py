@@ -5,6 +5,7 @@ Transforms see a prompt as the model does: every value counts, whether it was ob
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,14 +14,24 @@ from torch import Tensor
 
 from chop.grids import nearest_index, resample
 from chop.prompt import Field, Prompt
+from chop.units import binary_unit, in_units
 
 DISTANCE_FLOOR = 1e-4
-"""Least feature scale of `feature_distance` (the paper's Air distance)."""
+"""Least scale of a feature in `feature_distance` (the paper's Air distance), of its root mean square."""
 
 
-def machine_epsilon(prompt: Prompt) -> float:
-    """The spacing of numbers at 1 in the prompt's dtype."""
-    return torch.finfo(prompt.dtype).eps
+def machine_epsilon(values: Tensor) -> float:
+    """The spacing of numbers at 1 in the dtype."""
+    return torch.finfo(values.dtype).eps
+
+
+def at_least(spread: Tensor, size: Tensor) -> Tensor:
+    """A spread to divide by: no smaller than the rounding of numbers of that size.
+
+    The paper's floor is the machine epsilon, for data of size 1; where all data are 0 it is that.
+    """
+    epsilon = machine_epsilon(spread)
+    return torch.maximum(spread, epsilon * torch.where(size > 0, size, 1))
 
 
 def first_smallest(costs: Tensor, size: Tensor) -> Tensor:
@@ -60,33 +71,46 @@ class Visible:
         return torch.stack([part.amax(dim=-1) for part in self._parts]).amax(dim=0)
 
     @cached_property
+    def size(self) -> Tensor:
+        """The largest absolute value."""
+        return torch.maximum(self.largest, -self.smallest)
+
+    @cached_property
+    def _unit(self) -> Tensor:
+        return binary_unit(self.size)
+
+    @cached_property
     def mean(self) -> Tensor:
         return torch.stack([part.sum(dim=-1) for part in self._parts]).sum(dim=0) / self.count
 
     @property
-    def mean_square(self) -> Tensor:
-        return torch.stack([part.square().sum(dim=-1) for part in self._parts]).sum(dim=0) / self.count
+    def root_mean_square(self) -> Tensor:
+        return self._root_of_squares(iter(self._parts), self.count)
 
     @property
     def std(self) -> Tensor:
         """The sample standard deviation, in two passes: cancellation would spoil small spreads."""
         centre = self.mean.unsqueeze(-1)
-        squares = [(part - centre).square().sum(dim=-1) for part in self._parts]
-        return (torch.stack(squares).sum(dim=0) / (self.count - 1)).sqrt()
+        return self._root_of_squares((part - centre for part in self._parts), self.count - 1)
+
+    def _root_of_squares(self, parts: Iterator[Tensor], count: int) -> Tensor:
+        squares = [in_units(part, self._unit.unsqueeze(-1)).square().sum(dim=-1) for part in parts]
+        return (torch.stack(squares).sum(dim=0) / count).sqrt() * self._unit
 
 
 def mean_rule(prompt: Prompt) -> tuple[Tensor, Tensor]:
     """(centre, scale): pooled mean and sample standard deviation (CHOP(Conservation)'s rule)."""
     visible = Visible(prompt)
-    return visible.mean, visible.std.clamp(min=machine_epsilon(prompt))
+    return visible.mean, at_least(visible.std, visible.size)
 
 
 def mfc_rule(prompt: Prompt) -> tuple[Tensor, Tensor]:
     """(centre, scale): scale only for non-negative prompts, `mean_rule` for the others."""
-    epsilon = machine_epsilon(prompt)
     visible = Visible(prompt)
-    positive = visible.smallest >= -epsilon
-    size = visible.mean_square.clamp(min=epsilon).sqrt()
+    epsilon = machine_epsilon(visible.size)
+    positive = visible.smallest >= -epsilon * visible.size
+    # Only data that are 0 throughout have no scale; the paper's floor stands in for it.
+    size = torch.where(visible.size > 0, visible.root_mean_square, epsilon**0.5)
     if bool(positive.all()):
         return torch.zeros_like(size), size
     centre, spread = mean_rule(prompt)
@@ -121,10 +145,19 @@ def feature_distance(prompt: Prompt) -> Tensor:
     """
     inputs, query = prompt.inputs.values.flatten(-3, -2), prompt.query.values
     n, m = inputs.shape[-2], query.shape[-2]
+    unit = binary_unit(torch.maximum(_largest(inputs), _largest(query)))
+    inputs, query = (in_units(part, unit.unsqueeze(-2)) for part in (inputs, query))
     # The variance of the two together from that of each: no copy of the windows is made.
     variance, mean = torch.var_mean(inputs, dim=-2, correction=0)
     query_variance, query_mean = torch.var_mean(query, dim=-2, correction=0)
     within = (n * variance + m * query_variance) / (n + m)
     between = n * m / (n + m) ** 2 * (mean - query_mean).square()
-    scale = (within + between).sqrt().clamp(min=DISTANCE_FLOOR)
+    square = within + between
+    floor = DISTANCE_FLOOR**2 * (square + ((n * mean + m * query_mean) / (n + m)).square())
+    scale = torch.maximum(square, torch.where(floor > 0, floor, 1)).sqrt() * unit
     return input_distances(prompt.inputs, prompt.query, scale.unsqueeze(-2))
+
+
+def _largest(values: Tensor) -> Tensor:
+    """The largest absolute value of each channel over the points: ``(..., n, c) -> (..., c)``."""
+    return torch.maximum(values.amax(dim=-2), -values.amin(dim=-2))

@@ -21,7 +21,7 @@ from chop.problems.initial import GRID, InitialCondition
 from chop.problems.seeding import random_stream
 from chop.problems.solver import CFL, Solution, Speed, solve
 from chop.problems.tape import Array
-from chop.prompt import Field, Prompt
+from chop.prompt import Axis, Field, Prompt
 
 STEP = 0.1
 EXAMPLES = 5
@@ -117,6 +117,7 @@ def window(frames: torch.Tensor) -> Prompt:
         outputs=Field(coords, values[..., 1:, :, :]),
         query=Field(coords, values[..., -1, :, :]),
         at=coords,
+        axes=(Axis("x", 1.0),),
     )
 
 

@@ -22,7 +22,7 @@ from chop.problems.initial import GRID, InitialCondition
 from chop.problems.seeding import random_stream
 from chop.problems.solver import solve
 from chop.problems.stream import Stream
-from chop.prompt import Field, Prompt
+from chop.prompt import Axis, Field, Prompt
 
 Array = NDArray[Any]
 Mode = Literal["mixed", "pairs", "windows"]
@@ -76,6 +76,7 @@ class CubicStream(Stream):
                 outputs=Field(coords, y[:, :-1]),
                 query=Field(coords, x[:, -1]),
                 at=coords,
+                axes=(Axis("x", 1.0),),
             ),
             target=y[:, -1],
             meta={"problem": "conservation stream", "flux": CUBIC, "seed": self.seed, "number": number},

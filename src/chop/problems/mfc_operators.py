@@ -15,7 +15,7 @@ from chop.problems.hopf_cole import SubGrid, carry, hopf_cole, interpolation
 from chop.problems.random_field import CircleField, on_grid
 from chop.problems.seeding import random_stream
 from chop.problems.tape import Array
-from chop.prompt import Field, Prompt
+from chop.prompt import Axis, Field, Prompt
 
 POINTS = 100
 TIMES = 51
@@ -87,6 +87,7 @@ def as_case(
             outputs=Field(at_output, asked[:, :-1]),
             query=Field(at_input, given[:, -1]),
             at=at_output,
+            axes=(Axis("t"), Axis("x", 1.0)),
         ),
         target=asked[:, -1],
         meta=meta,

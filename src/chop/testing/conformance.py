@@ -13,7 +13,7 @@ from chop.errors import ProgramError
 from chop.model import FrozenModel, SharesExamples
 from chop.program import Icon, Program, Projection, Transform, pipe
 from chop.prompt import Prompt
-from chop.testing.data import make_prompt, toy_model
+from chop.testing.data import make_prompt, scaled, toy_model, unit_free_model
 from chop.text import parse, registry
 
 
@@ -150,6 +150,20 @@ class OperatorConformance(_OnPrompts):
             frame = operator.fit(last)
             back = frame.back(frame.prompt.outputs.values[..., -1, :, :])
             torch.testing.assert_close(back, prompt.outputs.values[..., -1, :, :], rtol=1e-9, atol=1e-9)
+
+    def test_units_decide_nothing(self) -> None:
+        """s times the prompt gives s times the answer, for operators that claim it (`Operator.unit_free`)."""
+        for dtype, limit in ((torch.float64, 100), (torch.float32, 50)):
+            close = 64 * torch.finfo(dtype).eps
+            for program, operator, prompt in self._suitable(dtype):
+                if not operator.unit_free:
+                    continue
+                values = program.run(unit_free_model, prompt).values
+                for power in (-limit, -27, 27, limit):  # 1e-30 and 1e30, 1e-15 and 1e15
+                    got = program.run(unit_free_model, scaled(prompt, 2.0**power)).values
+                    assert torch.allclose(
+                        got * 2.0**-power, values, rtol=close, atol=close, equal_nan=True
+                    ), f"{operator} claims to be unit_free, but 2**{power} times the prompt is another answer"
 
     def test_projection_is_idempotent(self) -> None:
         """Projections: once is enough."""

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from chop.grids import nearest_index, resample
-from chop.prompt import Field, Graph, Prompt
+from chop.prompt import Axis, Field, Graph, Prompt
+
+AXES = {
+    1: (Axis("x", 1.0),),
+    2: (Axis("t"), Axis("x", 1.0)),
+    3: (Axis("t"), Axis("lon"), Axis("lat")),
+}
+"""What the coordinates of `make_prompt` are."""
 
 Style = Literal["smooth", "integers", "constant", "nonnegative"]
 
@@ -56,7 +63,7 @@ def make_prompt(
             for part in (slice(None, -1), slice(1, None))
         ]
         query = Field(coords.to(dtype), frames.values[..., -1, :, :])
-        return Prompt(inputs=pairs[0], outputs=pairs[1], query=query, at=coords)
+        return Prompt(inputs=pairs[0], outputs=pairs[1], query=query, at=coords, axes=AXES[dimensions])
     query = functions(batch, coords, c_in)
     asked = (
         torch.rand(*batch, *at.shape, generator=random, dtype=torch.float64)
@@ -69,6 +76,7 @@ def make_prompt(
         query=query,
         at=asked.to(dtype),
         graph=graph,
+        axes=AXES[dimensions],
     )
 
 
@@ -104,6 +112,25 @@ def _values(random: torch.Generator, shape: tuple[int, ...], grid: Tensor, c: in
         values = values + size_of_mode / mode * torch.sin(2 * torch.pi * (mode * where + phase))
     values = values + 0.1 * torch.randn(values.shape, generator=random, dtype=torch.float64)
     return values.abs() if style == "nonnegative" else values
+
+
+def unit_free_model(prompt: Prompt, /) -> Tensor:
+    """`toy_model` in units of the prompt: s times the prompt gives s times the answer."""
+    parts = (prompt.inputs, prompt.outputs, prompt.query)
+    axes = len(prompt.batch)
+    size = torch.stack([part.values.abs().flatten(axes).amax(dim=-1) for part in parts]).amax(dim=0)
+    size = torch.where(size > 0, size, 1)[..., None, None]
+    return size * toy_model(scaled(prompt, 1 / size))
+
+
+def scaled(prompt: Prompt, factor: Tensor | float) -> Prompt:
+    """All values of a prompt times a factor, which broadcasts against ``(..., n, c)``."""
+    each = factor.unsqueeze(-3) if isinstance(factor, Tensor) else factor
+    return prompt.mapped(
+        inputs=prompt.inputs.with_values(prompt.inputs.values * each),
+        outputs=prompt.outputs.with_values(prompt.outputs.values * each),
+        query=prompt.query.with_values(prompt.query.values * factor),
+    )
 
 
 def toy_model(prompt: Prompt, /) -> Tensor:
