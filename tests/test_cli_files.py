@@ -80,9 +80,11 @@ def test_explain_tells_one_question(ask, tmp_path):
     )
     assert answers["calls"] == told["calls"]
     assert np.load("a.npz")["rel_l2"][2] == pytest.approx(told["rel_l2"], rel=1e-4)
-    for name, start in (("t.html", b"<!"), ("t.png", b"\x89PNG"), ("t.json", b"{")):
+    starts = {"t.html": b"<!", "t.png": b"\x89PNG", "t.pdf": b"%PDF", "t.svg": b"<?xml", "t.json": b"{"}
+    for name, start in starts.items():
         assert ask(*asked, "--out", name) == f"{name}\n"
-        assert (tmp_path / name).read_bytes().lower().startswith(start.lower())
+        assert (tmp_path / name).read_bytes().startswith(start)
+    assert json.loads((tmp_path / "t.json").read_text()) == told
 
 
 def test_explain_tells_a_program(ask, tmp_path):
