@@ -36,6 +36,7 @@ def folder(tmp_path, monkeypatch):
     lost = good["query_values"].copy()
     lost[1, 4] = np.inf
     write_npz(tmp_path / "infinite.npz", {**good, "query_values": lost})
+    write_npz(tmp_path / "infinities.npz", {**good, "query_values": np.full_like(lost, np.inf)})
     two = {name: np.concatenate([v, v], axis=-1) for name, v in good.items() if name != "input_coords"}
     write_npz(tmp_path / "two.npz", {**two, "input_coords": good["input_coords"]})
     single = {name: v[:, :1] if name in ("input_values", "output_values") else v for name, v in good.items()}
@@ -58,7 +59,10 @@ WRONG = {
     "text instead of numbers": (("predict", "text.npz", *ASK), "query_values holds text, not numbers"),
     "wrong shapes": (("predict", "flat.npz", *ASK), "input_values is (3, 5, 1), but (N, D, n, c) is wanted"),
     "missing arrays": (("predict", "names.npz", *ASK), "has no input_values and no output_values"),
-    "infinity in the data": (("predict", "infinite.npz", *ASK), "query_values of question 1 holds infinity"),
+    "infinity in the data, strictly": (
+        ("predict", "infinite.npz", *ASK, "--strict"), "query_values of question 1 holds"
+    ),
+    "infinity in all of the data": (("predict", "infinities.npz", *ASK), "query_values of question 0 holds"),
     "answers as questions": (("predict", "answers.npz", *ASK), "holds answers, not questions"),
     "an unknown model": (
         ("predict", "good.h5", "-m", "conversation", "-o", "a.h5"), "no network 'conversation'"
@@ -154,9 +158,12 @@ def test_no_permission_as_the_system_tells_it(folder, capfd, monkeypatch):
     def refused(*_, **__):
         raise PermissionError(13, "Permission denied", "a.h5")
 
-    monkeypatch.setattr("tempfile.mkstemp", refused)
+    monkeypatch.setattr("os.mkdir", refused)
     assert run(app, ("predict", "good.h5", *ASK)) == 2
     assert capfd.readouterr().err == "chop: a.h5 cannot be written: Permission denied\n"
+    monkeypatch.setattr("tempfile.mkstemp", refused)
+    assert run(app, ("explain", "-o", "a.svg")) == 2
+    assert capfd.readouterr().err == "chop: a.svg cannot be written: Permission denied\n"
 
 
 def process(*arguments, before="", **options):

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from chop.evolution.errors import EvolutionError
-from chop.evolution.executors import executor_named, in_order
+from chop.evolution.executors import Executor, executor_named
 from chop.evolution.judging import Job, Verdict
 from chop.evolution.run import evolve
 from chop.evolution.tasks import load_task
-from chop.evolution.workers import Workers, resident
+from chop.pool import in_order
+from chop.pool.workers import resident
 
 ASSETS = Path(__file__).parent / "assets"
 BROKEN = str(ASSETS / "broken_task.py")
@@ -30,11 +31,11 @@ def test_what_hangs_grows_or_dies_is_stopped():
         "nearest_examples(k=1) | icon",
         "flip | icon",
     ]
-    workers = Workers(BROKEN, 1, load_task(BROKEN).limits)
+    workers = executor_named("processes")(BROKEN, 1, load_task(BROKEN).limits)
     begun = time.monotonic()
     try:
         found = list(workers.run([Job(text) for text in texts]))
-        running = [worker.process.pid for worker in workers._workers]
+        running = [worker.process.pid for worker in workers.pool._workers]
     finally:
         workers.close()
     assert [verdict.status for verdict in found] == ["failed", "done", "failed", "failed", "failed", "done"]
@@ -55,12 +56,12 @@ def test_memory_is_told():
 def test_time_outs_are_taken_from_the_journal(tmp_path, monkeypatch):
     """A verdict that only a clock gave is replayed, not given again."""
 
-    class Slow(Workers):
+    class Slow(Executor):
         def run(self, jobs):
             for number, verdict in enumerate(super().run(jobs)):
                 yield Verdict("failed", reason="stopped after 1 s") if number == 2 else verdict
 
-    monkeypatch.setattr("chop.evolution.workers.Workers", Slow)
+    monkeypatch.setattr("chop.evolution.executors.Executor", Slow)
     first = evolve(TOY, 13, out=tmp_path, executor="processes", workers=1)
     lost = [c.number for c in first.state.candidates if c.reason == "stopped after 1 s"]
     assert lost == [3]
@@ -78,7 +79,7 @@ def test_a_task_that_cannot_travel_is_a_sentence(tmp_path):
 def test_a_task_that_does_not_load_is_a_sentence(tmp_path):
     path = tmp_path / "task.py"
     path.write_text("import os\nraise RuntimeError('no data here')\n")
-    workers = Workers(str(path), 1, load_task(TOY).limits)
+    workers = executor_named("processes")(str(path), 1, load_task(TOY).limits)
     try:
         with pytest.raises(
             EvolutionError, match=r"cannot load the task: .*task.py failed .*\(RuntimeError: no data here\)"

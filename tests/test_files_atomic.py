@@ -1,13 +1,16 @@
 """Files that are whole or not there."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from chop.atomic import NewHdf5, refuse, whole
+import chop
+from chop.atomic import NewHdf5, make_folder, refuse, whole, write_bytes, write_text
 from chop.errors import ChopError
 from chop.files import FileError
 
@@ -23,6 +26,85 @@ def test_what_is_written_appears_at_the_end(tmp_path):
         assert path.read_text() == "new"
     assert path.read_text() == "newer"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_one_line_writes_a_file_and_its_folder(tmp_path):
+    path = tmp_path / "new" / "a.txt"
+    assert write_text(path, "ρ\n", FileError) == path
+    assert path.read_bytes() == "ρ\n".encode()
+    with pytest.raises(FileError, match="exists already"):
+        write_bytes(path, b"other", FileError)
+    write_bytes(path, b"other", FileError, overwrite=True)
+    assert path.read_bytes() == b"other"
+    assert [entry.name for entry in path.parent.iterdir()] == ["a.txt"]
+    with pytest.raises(FileError, match=r"a\.txt cannot be written: File exists"):
+        make_folder(path, FileError)
+    with pytest.raises(FileError, match=r"a\.txt cannot be written: File exists"):
+        write_text(path / "b.txt", "", FileError)
+
+
+def test_a_name_of_ones_own_is_written_under(tmp_path):
+    with whole(tmp_path / "a.txt", FileError, partial=tmp_path / "half") as partial:
+        assert partial == tmp_path / "half"
+        partial.write_text("new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
+
+
+IN_MEMORY = {"packed", "drawn"}
+ELSEWHERE = {"atomic.py", "trace.py", "evolution/run.py", "evolution/journal.py", "files/commands.py"}
+"""The writer itself, and files whose names are given out in another function or that are copied aside."""
+WRITES = {
+    "write_text",
+    "write_bytes",
+    "savefig",
+    "copyfile",
+    "copy2",
+    "savez",
+    "savez_compressed",
+    "save_file",
+}
+
+
+def goes_around(call):
+    """Whether a call writes a file under another name than the one that `whole` gives out."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    name = call.func.attr
+    mode = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+    if name == "open":
+        if not (isinstance(mode, str) and mode.startswith(("w", "x"))):
+            return False
+        given = call.func.value
+    elif name in ("write_text", "write_bytes"):
+        given = call.func.value
+    elif name in WRITES:
+        given = call.args[0]
+    else:
+        return False
+    return not (isinstance(given, ast.Name) and given.id in {"partial", "file", *IN_MEMORY})
+
+
+def test_nobody_goes_around_the_writer():
+    home = Path(chop.__file__).parent
+    found = []
+    for path in home.rglob("*.py"):
+        if path.relative_to(home).as_posix() in ELSEWHERE:
+            continue
+        calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+        found += [f"{path.relative_to(home)}:{call.lineno}" for call in calls if goes_around(call)]
+    assert found == []
+
+
+def test_going_around_the_writer_is_seen():
+    def seen(code):
+        return goes_around(ast.parse(code).body[0].value)
+
+    assert seen("path.write_text('a')")
+    assert seen("figure.savefig(path)")
+    assert seen("path.open('wb')")
+    assert seen("shutil.copyfile(a, b)")
+    assert not seen("partial.write_text('a')")
+    assert not seen("path.open('ab')")
 
 
 def interrupted(path):

@@ -109,19 +109,23 @@ def test_errors_are_taken_over_what_was_observed(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.h5", "a.npz"])
-def test_a_failure_on_the_way_leaves_nothing_behind_or_what_was_there(name, questions, tmp_path):
+@pytest.mark.parametrize(("failure", "strict"), [(KeyboardInterrupt, False), (RuntimeError, True)])
+def test_a_stop_on_the_way_leaves_nothing_behind_or_what_was_there(
+    name, failure, strict, questions, tmp_path
+):
+    """A model that nobody could know again: what it answered is of no use to a later run."""
     asked = []
 
     def model(prompt):
         asked.append(prompt)
         if len(asked) > 2:
-            raise RuntimeError("the power is gone")
+            raise failure("the power is gone")
         return plain_arithmetic(prompt)
 
     def attempt(**options):
         asked.clear()
-        with pytest.raises(ModelError, match="the power is gone"):
-            predict(questions, chop.parse("icon"), model, tmp_path / name, batch=2, **options)
+        with pytest.raises(ModelError if strict else failure, match="the power is gone"):
+            predict(questions, chop.parse("icon"), model, tmp_path / name, batch=2, strict=strict, **options)
 
     attempt()
     assert [path.name for path in tmp_path.iterdir()] == ["q.npz"]

@@ -61,7 +61,7 @@ THIRD_PARTY = {"torch", "numpy"}
 STOREYS = [
     set(LADDER),
     {"atomic", "exits", "guards", "lines", "processes", "terminal"},
-    {"pictures", "problems", "testing"},
+    {"pictures", "pool", "problems", "testing"},
     {"icon"},
     {"bench", "demo", "evolution", "files"},
     {"cli"},

@@ -152,9 +152,10 @@ def use_xarray():
 
 
 def use_ray():
-    from chop.evolution.cluster import Ray
+    from chop.pool import Site
+    from chop.pool.cluster import Ray
 
-    Ray(None, 1, None)
+    Ray(Site(dict, 1, "nothing", chop.ChopError))
 
 
 @pytest.mark.parametrize(

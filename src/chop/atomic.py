@@ -15,28 +15,59 @@ from chop.errors import ChopError
 
 
 @contextmanager
-def whole(path: Path, error: type[ChopError], overwrite: bool = False) -> Iterator[Path]:
+def whole(
+    path: Path, error: type[ChopError], overwrite: bool = False, partial: Path | None = None
+) -> Iterator[Path]:
     """A name to write under; what was written there becomes ``path`` at the end, or nothing is left.
 
-    What the system refuses is raised as ``error``, one sentence that names ``path``.
+    The name is new, or ``partial``, which lies on the same disk. What the system refuses is raised as
+    ``error``, one sentence that names ``path``.
     """
     refuse(path, error, overwrite)
+    with telling(path, error):
+        under = _fresh(path) if partial is None else partial
+        try:
+            yield under
+            under.chmod(0o666 & ~_umask())
+            settle(under, path)
+        finally:
+            under.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes, error: type[ChopError], overwrite: bool = False) -> Path:
+    """A file with this content, in a folder that is made where there is none."""
+    make_folder(path.parent, error)
+    with whole(path, error, overwrite) as partial:
+        partial.write_bytes(content)
+    return path
+
+
+def write_text(path: Path, text: str, error: type[ChopError], overwrite: bool = False) -> Path:
+    """The same for a text, in UTF-8."""
+    return write_bytes(path, text.encode(), error, overwrite)
+
+
+def make_folder(path: Path, error: type[ChopError]) -> Path:
+    """The folder, made where it is missing; raised as ``error`` if it cannot be."""
+    with telling(path, error):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def telling(path: Path, error: type[ChopError]) -> Iterator[None]:
+    """What the system refuses is raised as ``error``: one sentence that names ``path``, and the cure."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    except OSError as problem:
-        raise error(_sentence(path, problem)) from None
-    os.close(handle)
-    partial = Path(name)
-    try:
-        yield partial
-        _to_disk(partial)
-        partial.chmod(0o666 & ~_umask())
-        partial.replace(path)
-        _to_disk(path.parent)
+        yield
     except OSError as problem:
         raise error(_sentence(path, problem)) from problem
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+def settle(partial: Path, path: Path) -> None:
+    """Give a finished file its name, for good: both are on disk before this returns."""
+    _to_disk(partial)
+    partial.replace(path)
+    _to_disk(path.parent)
 
 
 def refuse(path: Path, error: type[ChopError], overwrite: bool = False) -> None:
@@ -110,6 +141,12 @@ class _Disk(io.FileIO):
             raise self.failure
 
 
+def _fresh(path: Path) -> Path:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    os.close(handle)
+    return Path(name)
+
+
 def _sentence(path: Path, problem: OSError) -> str:
     cure = "; make room and repeat the command" if problem.errno in _NO_ROOM else ""
     reason = problem.strerror or problem
@@ -133,4 +170,4 @@ def _umask() -> int:
     return mask
 
 
-__all__ = ["NewHdf5", "refuse", "whole"]
+__all__ = ["NewHdf5", "make_folder", "refuse", "settle", "telling", "whole", "write_bytes", "write_text"]

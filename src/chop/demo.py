@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from chop import metrics
+from chop.atomic import whole
 from chop.catalog import programs
+from chop.errors import ChopError
 from chop.forecast import rollout
 from chop.model import FrozenModel
 from chop.prompt import Prompt
@@ -167,4 +169,5 @@ def picture(demo: Demo, path: Path, title: str) -> None:
     )
     axes[3].legend()
     figure.suptitle(title)
-    figure.savefig(path, dpi=130)
+    with whole(path, ChopError, overwrite=True) as partial:
+        figure.savefig(partial, dpi=130, format="png")

@@ -4,17 +4,25 @@
 0    done
 1    a bug: the traceback is shown
 2    something the caller can mend: the command, a file, the disk, a model, a program's text
-130  Ctrl-C
+3    done, but some questions could not be answered; which and why is said
+129  the terminal was closed (SIGHUP)
+130  Ctrl-C (SIGINT)
 141  whoever read the output has gone (``| head``)
+143  ended by a batch scheduler, ``timeout`` or ``kill`` (SIGTERM)
 ===  =========================================================================================
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -22,7 +30,9 @@ from typer.core import TyperGroup
 
 from chop.errors import ChopError, ParseError
 
-DONE, MENDABLE, STOPPED, CLOSED_PIPE = 0, 2, 130, 141
+DONE, MENDABLE, INCOMPLETE, STOPPED, CLOSED_PIPE = 0, 2, 3, 130, 141
+ECHO = 5.0
+"""Seconds in which further signals say what the first one said."""
 
 # Typer brings a click of its own in some versions and uses the package in others.
 _UsageError: type[Exception] = next(k for k in typer.BadParameter.__mro__ if k.__name__ == "UsageError")
@@ -52,6 +62,43 @@ class Commands(TyperGroup):
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments (those of the process) name, and tell what a user can cause."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files are bytes, and printed as they are
+    with _stop_signals() as heard:
+        code = _run(app, arguments)
+    return 128 + heard[0] if code == STOPPED and heard else code
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """The polite signals end a command like Ctrl-C: what it has is kept, and its workers end with it.
+
+    Gives those that came. What follows at once (a terminal that closes sends both) does not cut the way out
+    short; a signal that is ignored (``nohup``) stays ignored.
+    """
+    heard: list[int] = []
+    until = 0.0
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal until
+        heard.append(number)
+        if time.monotonic() >= until:
+            until = time.monotonic() + ECHO
+            raise KeyboardInterrupt
+
+    polite = (signal.SIGTERM, signal.SIGHUP)
+    main = threading.current_thread() is threading.main_thread()
+    ours = [number for number in polite if main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield heard
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _run(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     try:
         code = app(arguments, prog_name="chop", standalone_mode=False)
         sys.stdout.flush()  # here, where a full disk or a closed pipe can still be told
@@ -120,4 +167,4 @@ def _forget_output() -> None:
     os.close(nowhere)
 
 
-__all__ = ["Commands", "run"]
+__all__ = ["INCOMPLETE", "STOPPED", "Commands", "run"]

@@ -6,12 +6,24 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def one_thread() -> None:
     """Say before a worker starts that it has one thread: more gain nothing at this size."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Ctrl-C waits until the end of the block; a process started in it never hears of it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def begin_worker(parent: int) -> None:
@@ -29,4 +41,4 @@ def begin_worker(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-__all__ = ["begin_worker", "one_thread"]
+__all__ = ["begin_worker", "deaf", "one_thread"]

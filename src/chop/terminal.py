@@ -40,8 +40,17 @@ def bar(*columns: Any) -> Progress:
 
 
 def json_text(content: Mapping[str, Any] | list[Any]) -> str:
-    """Plain values as JSON; numbers that are not finite become null."""
-    return json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Plain values as JSON; numbers that are not finite become null.
+
+    Bytes of a file's name that are no UTF-8 (lone surrogates in Python) are written as JSON escapes.
+    """
+    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode(errors="backslashreplace").decode() + "\n"
+
+
+def readable(text: str) -> str:
+    """A text that can be stored: bytes of a file's name that are no UTF-8 are written as ``\\xff``."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def print_json(content: Mapping[str, Any] | list[Any]) -> None:
@@ -87,4 +96,4 @@ def plural(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 
-__all__ = ["bar", "console", "duration", "examples", "json_text", "plural", "print_json", "size"]
+__all__ = ["bar", "console", "duration", "examples", "json_text", "plural", "print_json", "readable", "size"]

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chop.atomic import write_bytes
 from chop.bench.cells import Table
 from chop.bench.errors import BenchError
 from chop.pictures.style import CSS
@@ -81,17 +82,8 @@ def png(figure: Figure) -> bytes:
 
 def put(path: Path, content: str | bytes) -> Path:
     """A file, complete or as it was before."""
-    partial = path.with_name(f".{path.name}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise BenchError(
-            f"{path} cannot be written ({error.strerror}); the measurements are kept: make room and repeat"
-        ) from None
-    return path
+    data = content.encode() if isinstance(content, str) else content
+    return write_bytes(path, data, BenchError, overwrite=True)
 
 
 _EXTRA = """

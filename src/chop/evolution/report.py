@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from chop.atomic import write_text
 from chop.evolution import charts
 from chop.evolution.errors import EvolutionError
 from chop.evolution.findings import Findings, findings
@@ -33,16 +34,7 @@ def write(evolved: Evolved) -> tuple[Path, Findings]:
     with Journal(evolved.out, None) as journal:
         text = page(evolved, found, journal.records)
     path = evolved.out / FILE
-    partial = path.with_name(f".{path.name}.tmp")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise EvolutionError(
-            f"{path} cannot be written ({problem.strerror}); the journal is kept: make room and repeat"
-        ) from None
-    return path, found
+    return write_text(path, text, EvolutionError, overwrite=True), found
 
 
 def page(evolved: Evolved, found: Findings, records: Sequence[Record]) -> str:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from chop.files.choosing import choose_model, choose_program
     from chop.files.errors import FileError
-    from chop.files.predicting import Summary, predict
+    from chop.files.predicting import Rejected, Summary, predict
     from chop.files.questions import QuestionFile, Questions
 
 _HOME = {
     "FileError": "errors",
     "QuestionFile": "questions",
     "Questions": "questions",
+    "Rejected": "predicting",
     "Summary": "predicting",
     "choose_model": "choosing",
     "choose_program": "choosing",
@@ -22,7 +23,8 @@ _HOME = {
 }
 
 __all__ = [
-    "FileError", "QuestionFile", "Questions", "Summary", "choose_model", "choose_program", "predict",
+    "FileError", "QuestionFile", "Questions", "Rejected", "Summary", "choose_model", "choose_program",
+    "predict",
 ]  # fmt: skip
 
 

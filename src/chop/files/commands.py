@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,6 @@ PROGRAMS = (
     "raw", "conservation", "mfc", "corr", "air", "conservation_evolved", "mfc_evolved", "air_evolved",
 )  # fmt: skip
 """The catalog's names, written here so that help and completion need not load it."""
-"""The named programs; written here so that completion needs no torch."""
 
 
 def _networks() -> list[str]:
@@ -42,6 +42,16 @@ _Program = Annotated[
     str,
     typer.Option("--program", "-p", help=PROGRAM_HELP, autocompletion=_beginning(lambda: list(PROGRAMS))),
 ]
+
+
+class Executor(StrEnum):
+    """Who answers."""
+
+    inline = "inline"
+    processes = "processes"
+    ray = "ray"
+
+
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
@@ -54,49 +64,87 @@ def predict(
         bool, typer.Option("--validate", help="Also compute the in-context error of every answer.")
     ] = False,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Questions in memory at a time; about 8 MB if left out.")
+        int | None,
+        typer.Option(min=1, help="Questions a worker has in memory at a time; about 8 MB if left out."),
     ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 means one for each core.")] = 1,
+    executor: Annotated[
+        Executor | None,
+        typer.Option(help="Where questions are answered; inline for one worker, else processes."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at a question that cannot be answered; else it is marked.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the answers if they exist.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, whatever a run that was stopped has left.")
+    ] = False,
     as_json: _Json = False,
 ) -> None:
     """Answer every question of a file with a program around a frozen model.
 
-    The file may be larger than memory. The answers appear when all is written, or not at all.
+    The file may be larger than memory. What is answered is kept: after Ctrl-C, a crash or a full disk the
+    same command goes on. The answers appear when all questions are done. Those that cannot be answered are
+    marked and listed, and the exit code is 3.
     """
     import time
 
     from chop.atomic import refuse
+    from chop.exits import INCOMPLETE, STOPPED
     from chop.files.answers import check_suffix
-    from chop.files.choosing import choose_model, choose_program
+    from chop.files.choosing import choose_program
     from chop.files.errors import FileError
+    from chop.files.kept import folder_for
     from chop.files.predicting import predict as answer
     from chop.files.questions import QuestionFile
-    from chop.terminal import bar, print_json
+    from chop.terminal import bar, print_json, readable
 
     check_suffix(out)
-    refuse(out, FileError, force)
+    if not folder_for(out).exists():
+        refuse(out, FileError, force)
     chosen = choose_program(program)
+    begun = time.monotonic()
+    answered = 0
     with QuestionFile(questions) as file, bar() as shown:
-        frozen = choose_model(model)
-        begun = time.monotonic()
-        task = shown.add_task(questions.name, total=len(file))
-        summary = answer(
-            file, chosen, frozen, out, model_name=model, validate=validate, batch=batch, overwrite=force,
-            progress=lambda done, total: shown.update(task, completed=done),
-        )  # fmt: skip
-        seconds = time.monotonic() - begun
+        task = shown.add_task(readable(questions.name), total=len(file))
+
+        def progress(done: int, total: int) -> None:
+            nonlocal answered
+            answered = done
+            shown.update(task, completed=done)
+
+        try:
+            summary = answer(
+                file, chosen, model, out, validate=validate, batch=batch, overwrite=force, workers=workers,
+                executor=None if executor is None else executor.value, strict=strict, restart=restart,
+                progress=progress,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            if not answered:
+                raise
+            kept = f"{answered} of {len(file)} questions are kept, and the same command goes on"
+            typer.echo(f"chop: stopped; {kept}", err=True)
+            raise typer.Exit(STOPPED) from None
+    seconds = time.monotonic() - begun
     if as_json:
         about = {"out": str(out), "program": str(chosen), "model": model, "seconds": seconds}
         print_json({**summary.to_dict(), **about})
     else:
         typer.echo(_sentence(out, summary, seconds))
+        for one in summary.first_rejected:
+            typer.echo(f"  question {one.question}: {one.reason}")
+        if summary.rejected > len(summary.first_rejected):
+            typer.echo(f"  and {summary.rejected - len(summary.first_rejected)} more, listed in {out}")
+    if summary.rejected:
+        raise typer.Exit(INCOMPLETE)
 
 
 def _sentence(out: Path, summary: Summary, seconds: float) -> str:
     from chop.terminal import duration, plural
 
+    before = f" ({summary.resumed} from before)" if summary.resumed else ""
     words = [
-        plural(summary.questions, "question"),
+        f"{plural(summary.questions, 'question')}{before}",
         f"{summary.rejected} rejected" if summary.rejected else "none rejected",
         f"{plural(summary.calls, 'model evaluation')} each",
     ]
@@ -174,9 +222,9 @@ def _traced(
     questions: Path, index: int, model: str, program: Program, validate: bool
 ) -> tuple[Trace, float | None]:
     """The run on one question, and its error where the truth is known."""
+    from chop.files.answering import missed
     from chop.files.choosing import choose_model
     from chop.files.errors import FileError
-    from chop.files.predicting import missed
     from chop.files.questions import QuestionFile
 
     with QuestionFile(questions) as file:

@@ -1,24 +1,47 @@
-"""A program on all questions of a file, batch by batch, its answers to another file."""
+"""A program on all questions of a file, piece by piece, its answers to another file.
+
+Every piece that is answered is kept (`kept`), so the same call goes on where one was stopped. Pieces are
+decided by the file and the batch alone: who answers them changes no bit.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from chop import __version__
 from chop.atomic import refuse, whole
+from chop.errors import ModelError, ProgramError
+from chop.files.agenda import Agenda, Part, missing
+from chop.files.answering import Answered, Answering, Unanswered
 from chop.files.answers import check_suffix, open_answers
 from chop.files.errors import FileError
-from chop.files.questions import QuestionFile, Questions
-from chop.metrics import rel_l2
+from chop.files.identity import run_of
+from chop.files.kept import NOT_FINITE, Kept, folder_for
+from chop.files.questions import QuestionFile
+from chop.files.sources import Values
 from chop.model import FrozenModel
-from chop.program import Program, Result
+from chop.pool import Lost, Pool, Site, named
+from chop.pool.contract import sentence
+from chop.program import Program
+from chop.terminal import readable
+
+TOLD = 5
+"""Rejected questions that a summary names."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A question without an answer that can be used."""
+
+    question: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -27,7 +50,10 @@ class Summary:
 
     questions: int
     rejected: int
-    """Answers that are not finite and must not be used."""
+    """Questions that could not be answered, or whose answers are not finite; the file lists them."""
+    first_rejected: tuple[Rejected, ...]
+    resumed: int
+    """Questions that were answered already, by a run that was stopped."""
     calls: int
     """Model evaluations for each question."""
     rounds: int
@@ -46,103 +72,168 @@ class Summary:
 def predict(
     questions: str | Path | QuestionFile,
     program: Program,
-    model: FrozenModel,
+    model: FrozenModel | str,
     out: str | Path,
     *,
     model_name: str = "",
     validate: bool = False,
     batch: int | None = None,
     overwrite: bool = False,
+    workers: int = 1,
+    executor: str | None = None,
+    strict: bool = False,
+    restart: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Summary:
-    """Answer every question of a file; memory is bounded by ``batch`` questions.
+    """Answer every question of a file; memory is bounded by ``batch`` questions for each worker.
 
-    ``out`` appears when all is written, or not at all. ``progress`` hears how many of how many questions
-    are answered.
+    ``model`` is a model or what `choose_model` takes. ``out`` appears when all is done. Until then what is
+    done is kept beside it, and the same call goes on from there, unless ``restart`` is asked for; for that a
+    model that is neither a source nor a torch module needs a ``model_name``. A question that cannot be
+    answered is marked; with ``strict`` the first of them is raised. ``executor`` is ``"inline"`` (the usual
+    for one worker), ``"processes"`` or ``"ray"``; 0 workers means one for each core. ``progress`` hears how
+    many of how many questions are done.
     """
     target = Path(out).expanduser()
     check_suffix(target)
-    refuse(target, FileError, overwrite)
+    if not folder_for(target).exists():
+        refuse(target, FileError, overwrite)
     if not isinstance(questions, QuestionFile):
         with QuestionFile(questions) as file:
             return predict(
                 file, program, model, target, model_name=model_name, validate=validate, batch=batch,
-                overwrite=overwrite, progress=progress,
+                overwrite=overwrite, workers=workers, executor=executor, strict=strict, restart=restart,
+                progress=progress,
             )  # fmt: skip
     if target.exists() and questions.path.exists() and target.samefile(questions.path):
         raise FileError(f"{target} holds the questions; give the answers another name")
-    tally = _Tally()
-    with (
-        whole(target, FileError, overwrite) as partial,
-        open_answers(partial, target.suffix, questions.answer_shape, questions.dtype) as answers,
-    ):
-        for part in questions.batches(batch):
-            result = program.run(model, part.prompt, validate=validate, trace=False)
-            answers.append(result.values.cpu().numpy())
-            tally.add(part, result)
-            progress(part.first + len(part), len(questions))
-        summary = tally.summary()
-        answers.finish(tally.columns(), _about(questions, program, model_name, summary))
-    return summary
+    size = questions.batch_size() if batch is None else batch
+    if size < 1:
+        raise FileError(f"a batch needs 1 question or more, not {size}")
+    name = model if isinstance(model, str) else model_name
+    run, lasting = run_of(questions, program, model, model_name, validate, size)
+    with Kept(target, run, questions.answer_shape, questions.dtype, restart, lasting) as kept:
+        resumed = len(kept)
+        if not kept.delivered():
+            refuse(target, FileError, overwrite)
+            if resumed < len(questions):
+                with _pool(questions, program, model, validate, workers, executor) as pool:
+                    _answer(pool, kept, len(questions), size, strict, progress)
+            elif strict:
+                _refuse_rejected(kept)
+            with whole(target, FileError, overwrite, kept.whole) as partial:
+                _put_together(partial, target.suffix, kept, questions, _about(questions, program, name, kept))
+                kept.deliver()
+        kept.let_go()
+        return _summary(kept, resumed)
 
 
-def _about(questions: QuestionFile, program: Program, model: str, summary: Summary) -> dict[str, Any]:
+def _pool(
+    questions: QuestionFile,
+    program: Program,
+    model: FrozenModel | str,
+    validate: bool,
+    workers: int,
+    executor: str | None,
+) -> Pool:
+    count = workers or os.cpu_count() or 1
+    where = executor or ("inline" if count == 1 else "processes")
+    here = where == "inline" or not questions.path.is_file()
+    make = Answering(questions if here else questions.path, program, model, validate)
+    return named(where, FileError)(Site(make, count, "the model", FileError))
+
+
+def _answer(
+    pool: Pool, kept: Kept, total: int, size: int, strict: bool, progress: Callable[[int, int], None]
+) -> None:
+    """Ask what is not done yet, and keep what comes."""
+
+    def reject(part: Part, error: Exception) -> None:
+        kept.reject(part, sentence(error))
+        progress(len(kept), total)
+
+    if strict:
+        _refuse_rejected(kept)
+    if kept.entries:
+        progress(len(kept), total)
+    agenda = Agenda(missing(total, size, kept.entries), total, kept.answered(), reject)
+    with closing(pool.finished(agenda.take)) as finished:
+        for (part, trial), outcome in finished:
+            if isinstance(outcome, Answered):
+                if not trial:
+                    _keep(kept, part, outcome, strict)
+                    progress(len(kept), total)
+                agenda.worked()
+            elif trial:
+                agenda.in_vain(died=isinstance(outcome, Lost))
+            else:
+                error = _error(outcome)
+                if strict:
+                    raise error
+                agenda.failed(part, error)
+
+
+def _keep(kept: Kept, part: Part, answered: Answered, strict: bool) -> None:
+    bad = np.flatnonzero(answered.columns["rejected"])
+    if strict and len(bad):
+        raise ProgramError(f"question {part.first + int(bad[0])}: {NOT_FINITE}")
+    kept.keep(part, answered)
+
+
+def _error(outcome: Unanswered | Lost) -> Exception:
+    return ModelError(outcome.reason) if isinstance(outcome, Lost) else outcome.error
+
+
+def _refuse_rejected(kept: Kept) -> None:
+    """What was marked before cannot be let pass now."""
+    for question, reason in kept.reasons().items():
+        raise ProgramError(f"question {question}: {reason}")
+
+
+def _put_together(
+    path: Path, suffix: str, kept: Kept, questions: QuestionFile, about: dict[str, Any]
+) -> None:
+    grid: tuple[tuple[str, Values], ...] = getattr(questions, "answer_grid", ())
+    with open_answers(path, suffix, questions.answer_shape, questions.dtype, grid) as answers:
+        for block in kept.blocks():
+            answers.append(block)
+        answers.finish(kept.columns(), kept.reasons(), about)
+
+
+def _about(questions: QuestionFile, program: Program, model: str, kept: Kept) -> dict[str, Any]:
     return {
-        "questions": questions.path.name, "program": str(program), "model": model, "calls": summary.calls,
-        "made_with": f"chop {__version__}",
+        "questions": readable(questions.path.name), "program": str(program), "model": readable(model),
+        "calls": _costs(kept)[0], "made_with": f"chop {__version__}",
     }  # fmt: skip
 
 
-class _Tally:
-    """One number of each kind for each question, as the batches come."""
-
-    def __init__(self) -> None:
-        self._columns: dict[str, list[Tensor]] = {}
-        self._calls = self._rounds = 0
-
-    def add(self, part: Questions, result: Result) -> None:
-        self._calls, self._rounds = result.calls, result.rounds
-        self._keep("rejected", result.rejected)
-        if result.error is not None:
-            self._keep("error", result.error)
-        if part.target is not None:
-            self._keep("rel_l2", missed(result, part))
-
-    def _keep(self, name: str, numbers: Tensor) -> None:
-        self._columns.setdefault(name, []).append(numbers.cpu())
-
-    def columns(self) -> dict[str, np.ndarray[Any, Any]]:
-        return {name: torch.cat(parts).numpy() for name, parts in self._columns.items()}
-
-    def summary(self) -> Summary:
-        columns = {name: torch.cat(parts) for name, parts in self._columns.items()}
-        rejected = columns["rejected"]
-
-        def mean(name: str) -> tuple[float | None, int]:
-            if name not in columns:
-                return None, 0
-            kept = columns[name][~rejected & torch.isfinite(columns[name])].double()
-            return (float(kept.mean()), kept.numel()) if kept.numel() else (float("nan"), 0)
-
-        rel, scored = mean("rel_l2")
-        return Summary(
-            questions=rejected.numel(),
-            rejected=int(rejected.sum()),
-            calls=self._calls,
-            rounds=self._rounds,
-            error=mean("error")[0],
-            rel_l2=rel,
-            scored=scored,
-        )
+def _costs(kept: Kept) -> tuple[int, int]:
+    """Calls and rounds: the same for all parts that were answered."""
+    return max((entry.calls, entry.rounds) for entry in kept.entries.values())
 
 
-def missed(result: Result, part: Questions) -> Tensor:
-    """How far the answers are from the truth: the relative L2 error over what was observed, ``(N)``."""
-    assert part.target is not None
-    values, target = result.values, part.target.to(result.values.device)
-    if part.mask is not None:
-        values, target = torch.where(part.mask, values, 0), torch.where(part.mask, target, 0)
-    return rel_l2(values, target)
+def _summary(kept: Kept, resumed: int) -> Summary:
+    columns, reasons = kept.columns(), kept.reasons()
+    rejected, (calls, rounds) = columns["rejected"], _costs(kept)
+
+    def mean(name: str) -> tuple[float | None, int]:
+        if name not in columns:
+            return None, 0
+        usable = columns[name][~rejected & np.isfinite(columns[name])].astype(np.float64)
+        return (float(usable.mean()), len(usable)) if len(usable) else (float("nan"), 0)
+
+    rel, scored = mean("rel_l2")
+    return Summary(
+        questions=len(rejected),
+        rejected=len(reasons),
+        first_rejected=tuple(Rejected(*one) for one in list(reasons.items())[:TOLD]),
+        resumed=resumed,
+        calls=calls,
+        rounds=rounds,
+        error=mean("error")[0],
+        rel_l2=rel,
+        scored=scored,
+    )
 
 
-__all__ = ["Summary", "missed", "predict"]
+__all__ = ["Rejected", "Summary", "predict"]

@@ -107,8 +107,9 @@ def _train(
 ) -> None:  # fmt: skip
     def work() -> None:
         import os
-        import shutil
 
+        from chop.atomic import write_bytes
+        from chop.errors import ChopError
         from chop.icon.curve import draw
         from chop.icon.launch import printing, run
         from chop.icon.training import Plan
@@ -131,8 +132,7 @@ def _train(
         if int(os.environ.get("RANK", "0")) == 0:
             weights = Path(plan.folder) / "weights.safetensors"
             if export is not None:
-                export.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(weights, export)
+                write_bytes(export, weights.read_bytes(), ChopError, overwrite=True)
             picture = draw([plan.folder], Path(plan.folder) / "curve.png", problem)
             typer.echo(f"{export or weights}\n{picture}")
 

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from chop.atomic import make_folder, whole
 from chop.errors import ChopError
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """What was measured in a run, from its file of lines; one that a crash has cut off is left out."""
+    found = []
+    for line in path.read_text().splitlines():
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return found
 
 
 def points(folders: Sequence[str | Path]) -> list[dict[str, float]]:
@@ -17,8 +29,7 @@ def points(folders: Sequence[str | Path]) -> list[dict[str, float]]:
         path = Path(folder) / "curve.jsonl"
         if not path.exists():
             raise ChopError(f"{folder} holds no learning curve")
-        rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-        for row in rows:
+        for row in rows(path):
             found.append(
                 {"minutes": minutes + row["seconds"] / 60, "steps": steps + row["step"], **row["errors"]}
             )
@@ -35,12 +46,12 @@ def draw(folders: Sequence[str | Path], picture: str | Path, title: str = "") ->
     from matplotlib.figure import Figure
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
-    rows = points(folders)
+    measured = points(folders)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for name in [key for key in rows[-1] if key not in ("minutes", "steps")]:
-        seen = [row for row in rows if name in row]
+    for name in [key for key in measured[-1] if key not in ("minutes", "steps")]:
+        seen = [row for row in measured if name in row]
         axes.plot(
             [row["minutes"] for row in seen],
             [row[name] for row in seen],
@@ -55,9 +66,10 @@ def draw(folders: Sequence[str | Path], picture: str | Path, title: str = "") ->
     axes.grid(visible=True, which="both", alpha=0.3)
     axes.legend()
     picture = Path(picture)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=110)
+    make_folder(picture.parent, ChopError)
+    with whole(picture, ChopError, overwrite=True) as partial:
+        figure.savefig(partial, dpi=110, format=picture.suffix[1:] or None)
     return picture
 
 
-__all__ = ["draw", "points"]
+__all__ = ["draw", "points", "rows"]

@@ -8,6 +8,7 @@ minutes a run is reproducible: interrupted or not, the same steps give the same 
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -20,7 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from chop.atomic import make_folder, write_bytes, write_text
 from chop.errors import ChopError
+from chop.icon.curve import rows
 from chop.icon.kinds import Config, build, config_from
 from chop.icon.optimizer import Optimizer
 from chop.icon.recipes import RECIPES
@@ -215,18 +218,13 @@ class Run:
             "where": self.state(),
             "ancestor": json.dumps(self.ancestor),
         }
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self.folder / "checkpoint.tmp"
-        with partial.open("wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.folder / "checkpoint.pt")
+        packed = io.BytesIO()
+        torch.save(state, packed)
+        write_bytes(self.folder / "checkpoint.pt", packed.getvalue(), TrainingError, overwrite=True)
 
     def _resume(self) -> None:
         """Every worker reads the same checkpoint; the curve is cut back to it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / "checkpoint.pt"
+        path = make_folder(self.folder, TrainingError) / "checkpoint.pt"
         if not path.exists():
             return
         try:
@@ -252,8 +250,8 @@ class Run:
         self.skipped, self.errors = where["skipped"], where["errors"]
         curve = self.folder / "curve.jsonl"
         if self.team.rank == 0 and curve.exists():
-            lines = [line for line in curve.read_text().splitlines() if json.loads(line)["step"] <= self.step]
-            curve.write_text("".join(line + "\n" for line in lines))
+            lines = [json.dumps(row) + "\n" for row in rows(curve) if row["step"] <= self.step]
+            write_text(curve, "".join(lines), TrainingError, overwrite=True)
 
 
 _MAY_CHANGE = ("minutes", "steps", "folder", "save_every", "validate_every")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from chop.atomic import write_bytes
 from chop.errors import ModelError
 from chop.icon.kinds import Config, Network, build, config_from
 
@@ -31,24 +31,15 @@ class Provenance:
 
 def save(network: Network, path: str | Path, training: Mapping[str, Any] | None = None) -> Path:
     """The network's weights in one file, complete or not there at all."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save as packed
 
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     header = {
         "format": FORMAT,
         "config": json.dumps(network.config.to_dict()),
         "training": json.dumps(dict(training or {})),
     }
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        save_file(tensors, partial, metadata=header)
-        partial.chmod(0o644)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return path
+    return write_bytes(Path(path), packed(tensors, metadata=header), ModelError, overwrite=True)
 
 
 def bundled() -> tuple[str, ...]:

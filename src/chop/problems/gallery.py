@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from chop.atomic import whole
 from chop.problems import conservation, mfc
 from chop.problems.errors import ProblemError
 from chop.problems.flux import Flux
@@ -77,8 +78,7 @@ def conservation_picture(path: Path, seed: int = 3) -> Path:
             middle.set_ylabel("t (dotted: end of the prompt)", fontsize=8, color=_QUIET)
             bottom.set_ylabel("u at frames 0..6", fontsize=8, color=_QUIET)
             bottom.legend(fontsize=7, frameon=False)
-    figure.savefig(path)
-    return path
+    return _written(figure, path)
 
 
 def mfc_picture(path: Path, seed: int = 1) -> Path:
@@ -111,7 +111,12 @@ def mfc_picture(path: Path, seed: int = 1) -> Path:
             middle.set_ylabel("t (one density ρ)", fontsize=8, color=_QUIET)
             bottom.set_ylabel("three pairs", fontsize=8, color=_QUIET)
             bottom.legend(fontsize=7, frameon=False)
-    figure.savefig(path)
+    return _written(figure, path)
+
+
+def _written(figure: Any, path: Path) -> Path:
+    with whole(path, ProblemError, overwrite=True) as partial:
+        figure.savefig(partial, format="png")
     return path
 
 

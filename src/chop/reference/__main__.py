@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from chop.atomic import write_text
+from chop.errors import ChopError
 from chop.reference.pages import pages
 
 
@@ -14,9 +16,8 @@ def main() -> None:
     arguments.add_argument("folder", type=Path, help="where the pages go")
     arguments.add_argument("--pictures", action="store_true", help="draw the example traces too (a minute)")
     given = arguments.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
-        (given.folder / name).write_text(text, encoding="utf-8")
+        write_text(given.folder / name, text, ChopError, overwrite=True)
     if given.pictures:
         from chop.reference.operators import PICTURES
         from chop.reference.pictures import write_pictures

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chop.atomic import write_bytes
+from chop.errors import ChopError
 from chop.pictures import trace_figure
 from chop.pictures.rendering import small_png
 from chop.reference.examples import EXAMPLES, Example, scene
@@ -19,7 +21,6 @@ COLORS = 64
 
 def write_pictures(folder: Path) -> list[Path]:
     """One PNG for each example, named after its operator: the same bytes on every processor."""
-    folder.mkdir(parents=True, exist_ok=True)
     return [write_picture(name, folder) for name in EXAMPLES]
 
 
@@ -27,10 +28,9 @@ def write_picture(name: str, folder: Path) -> Path:
     """The picture of one operator's example, whatever style matplotlib is told to use elsewhere."""
     from matplotlib import style
 
-    path = folder / f"{name}.png"
     with style.context("default"):
-        path.write_bytes(small_png(example_figure(EXAMPLES[name]), DPI, COLORS))
-    return path
+        picture = small_png(example_figure(EXAMPLES[name]), DPI, COLORS)
+    return write_bytes(folder / f"{name}.png", picture, ChopError, overwrite=True)
 
 
 def example_figure(example: Example) -> Figure:

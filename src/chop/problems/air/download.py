@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from chop.atomic import settle
 from chop.problems.errors import DataError
 
 ZENODO = "https://zenodo.org/records/15614907/files"
@@ -79,7 +80,7 @@ def _one(
             reason = str(retry)
             continue
         if _md5(part) == md5:
-            part.replace(target)
+            settle(part, target)
             return target
         part.unlink()  # whole but wrong: nothing in it can be trusted
         reason = "the checksum of what arrived is wrong"

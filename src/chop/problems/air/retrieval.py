@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from chop.atomic import make_folder, whole
 from chop.problems.air.eligibility import usable_windows
 from chop.problems.air.history import History, Period
 from chop.problems.air.windows import WINDOW
@@ -211,21 +210,13 @@ def _read(path: Path, shape: tuple[int, int]) -> tuple[Array, Array] | None:
 
 
 def _write(path: Path, ends: Array, similarity: Array) -> None:
-    """Under another name first: a reader sees a whole file or none."""
+    """A reader sees a whole file or none."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".similarity_", suffix=".npz")
-    except OSError as error:
-        raise DataError(f"cannot keep the similarity index in {path.parent}: {error.strerror}") from None
-    partial = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
+        make_folder(path.parent, DataError)
+        with whole(path, DataError, overwrite=True) as partial, partial.open("wb") as file:
             np.savez(file, ends=ends, similarity=similarity)
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"cannot keep the similarity index in {path.parent}: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    except DataError as error:
+        raise DataError(f"cannot keep the similarity index: {error}") from None
 
 
 __all__ = ["KEPT", "SimilarityIndex", "most_similar", "similarity_index"]

@@ -15,12 +15,14 @@ regions share nothing but the sun. Readings have gaps in runs, sometimes at all 
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chop.atomic import whole, write_text
 from chop.problems.air.dataset import require_xarray
 from chop.problems.errors import DataError
 from chop.problems.seeding import random_stream
@@ -267,17 +269,16 @@ def _at_stations(stream: np.random.Generator, sky: _Weather, stations: int) -> d
 
 
 def _write(folder: Path, plan: _Plan, data: xarray.Dataset, places: _Places) -> None:
-    target = folder / f"dataset_{plan.name}.nc"
-    partial = target.with_suffix(".partial")
     packed = {"zlib": True, "complevel": 1}
-    data.to_netcdf(partial, engine="h5netcdf", encoding={str(name): packed for name in data.data_vars})
-    with (folder / f"stations_{plan.name}.csv").open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["station_id", "station_name", "city", "lon", "lat"])
-        for i, station in enumerate(data["station"].values):
-            where = (f"{data[axis].values[i]:.4f}" for axis in ("lon", "lat"))
-            table.writerow([station, f"Station {i + 1}", f"City {places.city[i] + 1}", *where])
-    partial.replace(target)
+    listed = io.StringIO(newline="")
+    table = csv.writer(listed)
+    table.writerow(["station_id", "station_name", "city", "lon", "lat"])
+    for i, station in enumerate(data["station"].values):
+        where = (f"{data[axis].values[i]:.4f}" for axis in ("lon", "lat"))
+        table.writerow([station, f"Station {i + 1}", f"City {places.city[i] + 1}", *where])
+    write_text(folder / f"stations_{plan.name}.csv", listed.getvalue(), DataError, overwrite=True)
+    with whole(folder / f"dataset_{plan.name}.nc", DataError, overwrite=True) as partial:
+        data.to_netcdf(partial, engine="h5netcdf", encoding={str(name): packed for name in data.data_vars})
 
 
 __all__ = ["HOURS", "START", "STATIONS", "invent", "make_world"]
