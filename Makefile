@@ -17,7 +17,7 @@ help:
 	@echo "make test-lowest   pass the tests with the lowest supported versions of everything (minutes)"
 	@echo "make wheel-check   build the wheel, install it into an empty environment, use it there (minutes)"
 	@echo "make extras-check  the same with each extra, one by one (many minutes)"
-	@echo "make validity      kill a search thirty times and compare where it ends (minutes)"
+	@echo "make validity      kill a search thirty times, read fifty thousand hostile files (an hour)"
 	@echo "make bench         measure speed ratios (minutes)"
 	@echo "make clean         remove the environment and everything made"
 
@@ -74,6 +74,7 @@ extras-check: $(BIN)/python
 
 validity: $(VENV)/.dev
 	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/test_evolution_run.py -k killed
+	CHOP_HOSTILE=10000 $(ONE_THREAD) $(BIN)/python -m pytest -rP tests/test_files_hostile.py
 
 bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do $(ONE_THREAD) $(BIN)/python $$script || exit 1; done

@@ -203,6 +203,9 @@ def keep_pictures(page: Path, folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
+    from matplotlib import style
+
+    style.use("default")  # whatever the reader's own matplotlibrc says
     for argument in sys.argv[1:]:
         path = Path(argument).resolve()
         with tempfile.TemporaryDirectory() as empty:

@@ -101,7 +101,7 @@ def test_bad_files(tmp_path):
     with pytest.raises(DataError, match="say which region"):
         air.load_region(tmp_path)
     (tmp_path / "dataset_a.nc").write_bytes(b"\x89HDF\r\n\x1a\n and no more")
-    with pytest.raises(DataError, match="cannot be read as NetCDF"):
+    with pytest.raises(DataError, match=r"dataset_a\.nc cannot be opened"):
         air.load_region(tmp_path, "a")
     (tmp_path / "dataset_a.nc").write_text("nothing of the kind")
     with pytest.raises(DataError, match="cannot be read as NetCDF"):

@@ -26,12 +26,12 @@ def questions(tmp_path, monkeypatch):
 
 @pytest.fixture
 def ask(capfd, questions):
-    """A command that must end well; what it printed on standard output."""
+    """A command that must end as it should, well by default; what it printed on standard output."""
 
-    def asked(*arguments):
-        code = run(app, arguments)
+    def asked(*arguments, code=0):
+        ended = run(app, arguments)
         told = capfd.readouterr()
-        assert (code, told.err) == (0, "")
+        assert (ended, told.err) == (code, "")
         return told.out
 
     return asked
@@ -80,9 +80,11 @@ def test_explain_tells_one_question(ask, tmp_path):
     )
     assert answers["calls"] == told["calls"]
     assert np.load("a.npz")["rel_l2"][2] == pytest.approx(told["rel_l2"], rel=1e-4)
-    for name, start in (("t.html", b"<!"), ("t.png", b"\x89PNG"), ("t.json", b"{")):
+    starts = {"t.html": b"<!", "t.png": b"\x89PNG", "t.pdf": b"%PDF", "t.svg": b"<?xml", "t.json": b"{"}
+    for name, start in starts.items():
         assert ask(*asked, "--out", name) == f"{name}\n"
-        assert (tmp_path / name).read_bytes().lower().startswith(start.lower())
+        assert (tmp_path / name).read_bytes().startswith(start)
+    assert json.loads((tmp_path / "t.json").read_text()) == told
 
 
 def test_explain_tells_a_program(ask, tmp_path):
@@ -110,9 +112,24 @@ def test_info_tells_what_is_in_a_file(ask, tmp_path):
     ask("predict", "q.npz", "-m", "conservation", "-o", "a.nc")
     assert json.loads(ask("info", "a.nc", "--json"))["holds"] == "answers"
     write_hdf5(tmp_path / "else.h5", {"u": np.zeros((3, 4))})
-    assert "no questions: else.h5 has no input_values" in ask("info", "else.h5")
+    text = ask("info", "else.h5", code=2)
+    assert "no questions: else.h5 has no input_values" in text
+    assert "3 x 4" in text  # what is there is told all the same
+    assert json.loads(ask("info", "else.h5", "--json", code=2))["holds"] == "arrays"
     weights = chop.icon.save(chop.load("mfc"), tmp_path / "w.safetensors", {"steps": 5})
     assert json.loads(ask("info", str(weights), "--json"))["training"] == {"steps": 5}
+
+
+def test_info_tells_what_was_assumed_and_what_is_a_grid(ask, tmp_path):
+    write_npz(tmp_path / "stated.npz", arrays(n=3), axes="x=1")
+    assert "assumed" not in ask("info", "stated.npz")
+    assert "axes are not stated; assumed: x with period 1, as the grid shows\n" in ask("info", "q.npz")
+    draw = np.random.default_rng(0).standard_normal
+    content = {"input_values": draw((2, 3, 4, 5)), "output_values": draw((2, 3, 4, 5)), "y": np.arange(4.0)}
+    write_npz(
+        tmp_path / "g.npz", {**content, "query_values": draw((2, 4, 5)), "x": np.arange(5.0)}, grid="y, x"
+    )
+    assert "answers on a grid: y (4), x (5)\n" in ask("info", "g.npz")
 
 
 def test_operators_for_scripts(ask):

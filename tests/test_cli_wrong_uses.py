@@ -113,7 +113,7 @@ WRONG = {
         ("explain", "good.h5", "-m", "conservation", "-i", "3"), "questions 0 to 2, so --index 3 is none"
     ),
     "a trace in a wrong sort of file": (
-        ("explain", "good.h5", "-m", "conservation", "-o", "t.pdf"), ".html, .png, .json files, not to t.pdf"
+        ("explain", "good.h5", "-m", "conservation", "-o", "t.jpg"), ".pdf, .svg, .json files, not to t.jpg"
     ),
     "a program in a wrong sort of file": (("explain", "-o", "t.png"), ".svg, .mmd, .json files"),
     "the contents of nothing": (("info", "nowhere.h5"), "there is no file nowhere.h5"),

@@ -18,6 +18,7 @@ HOME = Path(chop.__file__).parent
 # From the ground up: a module may import those before it. Operators are one rung, with steps of their own.
 LADDER = [
     "errors",
+    "words",
     "named",
     "user_code",
     "units",
@@ -59,7 +60,7 @@ FILES = [
 THIRD_PARTY = {"torch", "numpy"}
 STOREYS = [
     set(LADDER),
-    {"atomic", "exits", "lines", "processes", "terminal"},
+    {"atomic", "exits", "guards", "lines", "processes", "terminal"},
     {"pictures", "pool", "problems", "testing"},
     {"icon"},
     {"bench", "demo", "evolution", "files"},
@@ -68,8 +69,11 @@ STOREYS = [
 ]
 """The whole house, from the ground up: packages of one storey do not know one another."""
 DOORS = {
-    ("chop.program", "chop.pictures"),  # program.draw() and trace.plot() open a picture when they are called
+    ("chop.program", "chop.pictures"),  # program.draw(), trace.plot() and notebooks open a picture when asked
     ("chop.trace", "chop.pictures"),
+    ("chop.prompt", "chop.pictures"),
+    ("chop.running", "chop.pictures"),
+    ("chop.forecast", "chop.pictures"),
     ("chop.grids", "scipy"),  # a tree, where points are many
     ("chop.model", "jax"),  # from_jax
 }

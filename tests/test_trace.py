@@ -45,7 +45,7 @@ def test_mfc_in_words():
     assert "round 1" in text
     assert "round 2" not in text
     assert text.startswith("program  select(correct(rescale | icon), icon)\n")
-    assert "5 examples, 12 points x 1 ch -> 12 points x 1 ch" in text
+    assert "5 examples, 12 points x 1 ch -> 12 points x 1 ch\naxes     x (period 1)" in text
     assert text.endswith("cost     12 model evaluations a query in 1 round")
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from chop.errors import ProgramError
+from chop.words import text_of
 
 Kind = Literal["number", "whole", "flag", "choice", "indices", "program", "programs"]
 
@@ -144,6 +145,16 @@ class Operator(ABC):
                 object.__setattr__(self, key, param.check(given))
             except ValueError as error:
                 raise ProgramError(f"{self.name}: {key} must be {error}, not {_shown(given)}") from None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A dataclass writes a representation of its own, with all defaults, into every class that has none.
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        text = text_of(self)
+        whole = self.role == "program" and text == str(self)
+        return f"parse({text!r})" if whole else f"<{self.role}: {text}>"
 
     @classmethod
     def params(cls) -> dict[str, Param]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from chop.errors import PromptError
+from chop.words import field_facts, shown
 
 _T = TypeVar("_T")
 
@@ -118,6 +119,9 @@ class Field:
         """The mask, all True where there is none."""
         return torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask
 
+    def __repr__(self) -> str:
+        return shown("Field", field_facts(self))
+
     def with_values(self, values: Tensor) -> Field:
         """The same points with other values (unchecked: an operator may make bad ones)."""
         return unchecked(Field, coords=self.coords, values=values, mask=self.mask)
@@ -147,6 +151,9 @@ class Graph:
                 f"but they reach from {int(edges.min())} to {int(edges.max())}"
             )
         object.__setattr__(self, "edges", edges)
+
+    def __repr__(self) -> str:
+        return shown("Graph", {"points": str(self.size), "edges": str(self.edges.shape[1])})
 
     @cached_property
     def _neighbours(self) -> tuple[Tensor, Tensor, Tensor]:

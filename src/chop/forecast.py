@@ -14,6 +14,7 @@ from chop.model import FrozenModel
 from chop.program import Program
 from chop.prompt import Prompt
 from chop.text import program_of
+from chop.words import rollout_facts, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,14 @@ class Rollout:
     """``(...)`` the step (from 0) whose answer was not finite; ``steps`` where all were."""
     calls: int
     """Model evaluations for each query, all steps together."""
+
+    def __repr__(self) -> str:
+        return shown("Rollout", rollout_facts(self))
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import rollout_html
+
+        return rollout_html(self)
 
     @property
     def rejected(self) -> Tensor:

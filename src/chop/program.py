@@ -24,6 +24,7 @@ from chop.prompt import Prompt
 from chop.running import Result, run
 from chop.tasks import Answer, Call, Fit, HeldOut, Split, Steps, Task
 from chop.trace import StageKind
+from chop.words import outcome_facts, shown, text_of
 
 Notes = Mapping[str, Tensor | str]
 """What the trace shows of a stage; tensors lead with the axes of the prompt's batch."""
@@ -41,6 +42,9 @@ class Outcome:
     held_out: Tensor | None = None
     notes: Notes = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return shown("Outcome", outcome_facts(self.values, self.held_out, self.notes))
+
 
 @dataclass(frozen=True, eq=False)
 class Frame:
@@ -54,6 +58,9 @@ class Frame:
     back: Callable[[Tensor], Tensor]
     back_held_out: Callable[[Tensor], Tensor]
     notes: Notes = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return shown("Frame", {"prompt": repr(self.prompt), "notes": ", ".join(self.notes)})
 
 
 @dataclass(frozen=True)
@@ -199,6 +206,11 @@ class Program(Operator):
         from chop.pictures import draw_program
 
         return draw_program(self, form)
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import program_html
+
+        return program_html(self)
 
     @final
     def __or__(self, other: object) -> Any:
@@ -377,6 +389,9 @@ class Stack:
 
     def __or__(self, other: object) -> Any:
         return pipe(self, other)
+
+    def __repr__(self) -> str:
+        return f"<transforms: {text_of(self)}>"
 
     def __str__(self) -> str:
         return " | ".join(str(transform) for transform in self.transforms)

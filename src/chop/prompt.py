@@ -28,6 +28,7 @@ from chop.fields import (
     take_examples,
     unchecked,
 )
+from chop.words import prompt_facts, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,9 @@ class Origin:
 
     parent: Prompt
     kept: Tensor
+
+    def __repr__(self) -> str:
+        return shown("Origin", {"examples": str(self.kept.shape[-1]), "of": repr(self.parent)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +118,14 @@ class Prompt:
         if len(axes) > 1:
             return f"{', '.join(axis.name for axis in axes)}: no names, no periods, no time"
         return "x with period 1, as the grid shows" if axes[0].period else "x without a period"
+
+    def __repr__(self) -> str:
+        return shown("Prompt", prompt_facts(self))
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import prompt_html
+
+        return prompt_html(self)
 
     def axis(self, name: str) -> int | None:
         """The position of a named coordinate, None if there is none of that name."""

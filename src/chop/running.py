@@ -15,6 +15,7 @@ from chop.staging import Stages
 from chop.tasks import Answer, HeldOut, Task, schedule
 from chop.trace import Trace
 from chop.units import binary_unit, in_units
+from chop.words import cost_facts, outcome_facts, shown
 
 if TYPE_CHECKING:
     from chop.program import Outcome, Program
@@ -37,6 +38,14 @@ class Result:
     rounds: int
     """How many times the program had to wait for the model."""
     trace: Trace | None
+
+    def __repr__(self) -> str:
+        return shown("Result", {**outcome_facts(self.values, self.held_out, {}), **cost_facts(self)})
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import result_html
+
+        return result_html(self)
 
 
 def validation_error(outputs: Field, held_out: Tensor) -> Tensor:

@@ -12,9 +12,15 @@ from torch import Tensor
 
 from chop.errors import ChopError
 from chop.prompt import Prompt
+from chop.words import asked, axes_of, cost, cost_facts, number, outcome_facts, shown, span, text_of
 
 StageKind = Literal["leaf", "transform", "projection", "validator", "mixture", "held_out"]
 Moment = Literal["enter", "leave", "answer", "again"]
+
+
+def of_query(tensor: Tensor, batch: torch.Size, query: int) -> Tensor:
+    """The part of a tensor ``(*batch, ...)`` that belongs to one of the queries."""
+    return tensor.reshape(batch.numel(), *tensor.shape[len(batch) :])[query]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +47,9 @@ class Stage:
     round: int | None = None
     """The round (from 1) in which the model was called here."""
 
+    def __repr__(self) -> str:
+        return shown(f"Stage {self.kind} {self.title}", outcome_facts(self.values, self.held_out, self.notes))
+
 
 @dataclass(frozen=True, eq=False)
 class Step:
@@ -63,6 +72,16 @@ class Trace:
     rounds: int
     error: Tensor | None = None
     rejected: Tensor | None = None
+
+    def __repr__(self) -> str:
+        return shown(
+            "Trace", {"program": text_of(self.program), "queries": str(self.queries), **cost_facts(self)}
+        )
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import trace_html
+
+        return trace_html(self)
 
     @property
     def prompt(self) -> Prompt:
@@ -103,8 +122,7 @@ class Trace:
 
     def at_query(self, tensor: Tensor, query: int) -> Tensor:
         """The part of a stage's tensor that belongs to one query of the root batch."""
-        axes = len(self.prompt.batch)
-        return tensor.reshape(self.queries, *tensor.shape[axes:])[query]
+        return of_query(tensor, self.prompt.batch, query)
 
     def check_query(self, query: int) -> int:
         """The query's index, or a clear error."""
@@ -115,25 +133,21 @@ class Trace:
     def explain(self, query: int = 0) -> str:
         """Every stage, what it fitted and decided for one query, rounds and calls; plain text."""
         self.check_query(query)
-        prompt = self.prompt
+        which = f"; query {query} of 0 to {self.queries - 1}" if self.queries > 1 else ""
         lines = [
             f"program  {self.program}",
-            f"prompt   {prompt.examples} examples, {prompt.inputs.points} points x "
-            f"{prompt.inputs.channels} ch -> {prompt.at.shape[-2]} points x {prompt.outputs.channels} ch"
-            + (f"; query {query} of 0 to {self.queries - 1}" if self.queries > 1 else ""),
+            f"prompt   {asked(self.prompt)}{which}",
+            f"axes     {axes_of(self.prompt)}",
             "",
         ]
         lines += ["  " * step.depth + self.describe(step, query) for step in self.stages()]
         lines.append("")
-        lines.append(f"answer   {_span(self.at_query(self.root.values, query))}")
+        lines.append(f"answer   {span(self.at_query(self.root.values, query), 'values ')}")
         if self.error is not None:
-            lines.append(f"error    {_number(self.at_query(self.error, query))} (in-context, mean squared)")
+            lines.append(f"error    {number(self.at_query(self.error, query))} (in-context, mean squared)")
         if self.rejected is not None and bool(self.at_query(self.rejected, query)):
             lines.append("rejected the answer is not finite: do not use it")
-        lines.append(
-            f"cost     {self.calls} model evaluation{'s' * (self.calls != 1)} a query "
-            f"in {self.rounds} round{'s' * (self.rounds != 1)}"
-        )
+        lines.append(f"cost     {cost(self.calls, self.rounds)}")
         return "\n".join(lines)
 
     def describe(self, step: Step, query: int) -> str:
@@ -144,7 +158,7 @@ class Trace:
         words = [f"{name} {self.note(value, query)}" for name, value in stage.notes.items()]
         if stage.round is not None:
             words.append(f"round {stage.round}")
-        answer = _span(self.at_query(stage.values, query))
+        answer = span(self.at_query(stage.values, query), "values ")
         if stage.kind == "transform":
             words = words if step.moment == "enter" else [answer]
         elif stage.kind == "held_out":
@@ -159,7 +173,7 @@ class Trace:
 
     def note(self, value: Tensor | str, query: int) -> str:
         """A note in words, for one query."""
-        return value if isinstance(value, str) else _number(self.at_query(value, query))
+        return value if isinstance(value, str) else number(self.at_query(value, query))
 
     def _visibility(self, stage: Stage, query: int) -> str:
         """Says when a held-out output still stands in the prompt as another example's input.
@@ -177,42 +191,25 @@ class Trace:
         return f"{seen} of {len(same)} hidden outputs still stand there as an input" if seen else ""
 
     def plot(self, path: str | Path | None = None, query: int = 0) -> Any:
-        """The fields at every stage for one query, as a matplotlib figure (saved if given a path)."""
-        from chop.pictures import trace_figure
+        """The fields at every stage for one query, as a matplotlib figure.
 
-        figure = trace_figure(self, self.check_query(query))
+        Given a path it is also saved, as .png, .pdf or .svg.
+        """
+        from chop.pictures import trace_figure
+        from chop.pictures.saving import FIGURE_FORMS, write
+
+        figure = trace_figure(self, query)
         if path is not None:
-            figure.savefig(path)
+            write(Path(path), FIGURE_FORMS, figure)
         return figure
 
     def save(self, path: str | Path, query: int = 0) -> Path:
-        """A self-contained HTML page: program, drawing, stages, fields, accounting."""
-        from chop.pictures import trace_page
+        """One query of the run as a file of the kind that its suffix says.
 
-        target = Path(path)
-        target.write_text(trace_page(self, self.check_query(query)), encoding="utf-8")
-        return target
+        .html is a page that needs nothing else (program, drawing, stages, fields, accounting); .png, .pdf
+        and .svg are the figure of `plot`; .json is what `explain` says, as plain values. A file that exists
+        is replaced.
+        """
+        from chop.pictures.saving import TRACE_FORMS, write
 
-
-def _number(tensor: Tensor) -> str:
-    """A few numbers as they are, many as a range."""
-    flat = tensor.reshape(-1)
-    if flat.dtype == torch.bool:
-        words = ["yes" if bool(v) else "no" for v in flat]
-        if len(set(words)) == 1:
-            return words[0]
-        return " ".join(words[:16])
-    if flat.numel() == 1:
-        return f"{flat.item():.4g}"
-    if flat.numel() <= 16 or (tensor.ndim > 1 and flat.numel() <= 64):
-        rows = tensor.reshape(-1, tensor.shape[-1]).tolist()
-        return " ".join("[" + " ".join(f"{v:.4g}" for v in row) + "]" for row in rows)
-    return f"{flat.min().item():.3g} .. {flat.max().item():.3g}"
-
-
-def _span(values: Tensor) -> str:
-    """Where an answer lies."""
-    bad = int((~torch.isfinite(values)).sum())
-    if bad:
-        return f"{bad} of {values.numel()} values are not finite"
-    return f"values {values.min().item():.4g} .. {values.max().item():.4g}"
+        return write(Path(path), TRACE_FORMS, self, self.check_query(query), {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -171,39 +171,47 @@ def explain(
     validate: Annotated[bool, typer.Option("--validate", help="Also compute the in-context error.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="A picture instead of text: .html, .png, .svg, .mmd or .json."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="A file instead of text: .html, .png, .pdf, .svg or .json; without questions .svg, .mmd or "
+            ".json.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace that file if it exists.")] = False,
     as_json: _Json = False,
 ) -> None:
     """What a program does with one question, stage by stage; without a file, what the program is.
 
-    With questions: .html and .png show the fields at every stage, .json tells the stages. Without: .svg and
-    .mmd (mermaid) draw the program.
+    With questions: .html, .png, .pdf and .svg show the fields at every stage, .json tells the stages.
+    Without: .svg and .mmd (mermaid) draw the program.
     """
     from chop.atomic import refuse
-    from chop.files.account import program_account, program_text, trace_account
     from chop.files.choosing import choose_program
     from chop.files.errors import FileError
+    from chop.pictures.account import program_account, program_text, trace_account
+    from chop.pictures.saving import PROGRAM_FORMS, TRACE_FORMS, form_of, write
     from chop.terminal import print_json
 
     chosen = choose_program(program)
+    forms: Mapping[str, Callable[..., bytes]] = PROGRAM_FORMS if questions is None else TRACE_FORMS
     if out is not None:
         refuse(out, FileError, force)
+        form_of(out, forms, FileError)
+    what: tuple[Any, ...]
     if questions is None:
         if model is not None:
             raise FileError("a model answers questions: name the file with them before --model")
-        account, text = program_account(chosen), program_text(chosen)
-        drawn = _program_drawings(chosen, account)
+        account, text, what = program_account(chosen), program_text(chosen), (chosen,)
     else:
         if model is None:
             raise FileError("say which model answers: --model conservation, mfc, FILE.safetensors or FILE.py")
         trace, missed = _traced(questions, index, model, chosen, validate)
-        account = {"question": index, **trace_account(trace), "rel_l2": missed}
+        told = {"question": index, "rel_l2": missed}
+        account, what = {**trace_account(trace), **told}, (trace, 0, told)
         text = trace.explain() + ("" if missed is None else f"\ntruth    relative L2 error {missed:.4g}")
-        drawn = _trace_drawings(trace, account)
     if out is not None:
-        _write(out, drawn, force)
+        write(out, forms, *what, error=FileError, overwrite=force)
     if as_json:
         print_json(account)
     else:
@@ -228,47 +236,15 @@ def _traced(
     return result.trace, None if part.target is None else float(missed(result, part))
 
 
-_Drawings = dict[str, Callable[[Path], Any]]
-
-
-def _program_drawings(program: Program, account: dict[str, Any]) -> _Drawings:
-    return {
-        ".svg": lambda path: path.write_text(program.draw("svg"), encoding="utf-8"),
-        ".mmd": lambda path: path.write_text(program.draw("mermaid"), encoding="utf-8"),
-        ".json": lambda path: _dump(account, path),
-    }
-
-
-def _trace_drawings(trace: Trace, account: dict[str, Any]) -> _Drawings:
-    return {
-        ".html": lambda path: trace.save(path),
-        ".png": lambda path: trace.plot().savefig(path, format="png"),
-        ".json": lambda path: _dump(account, path),
-    }
-
-
-def _dump(account: dict[str, Any], path: Path) -> None:
-    from chop.terminal import json_text
-
-    path.write_text(json_text(account), encoding="utf-8")
-
-
-def _write(out: Path, drawn: _Drawings, force: bool) -> None:
-    from chop.atomic import whole
-    from chop.files.errors import FileError
-
-    draw = drawn.get(out.suffix.lower())
-    if draw is None:
-        raise FileError(f"this is written to {', '.join(drawn)} files, not to {out.name}")
-    with whole(out, FileError, force) as partial:
-        draw(partial)
-
-
 def info(
     file: Annotated[Path, typer.Argument(help="Questions, answers, or a network's weights.", metavar="FILE")],
     as_json: _Json = False,
 ) -> None:
-    """What is in a file: names, shapes, sizes, and whether questions can be read from it."""
+    """What is in a file: names, shapes, sizes, and whether questions can be read from it.
+
+    The exit code is 2 where they cannot, and it holds neither answers nor weights.
+    """
+    from chop.exits import MENDABLE
     from chop.files.contents import contents, contents_text
     from chop.terminal import print_json
 
@@ -277,6 +253,8 @@ def info(
         print_json(found)
     else:
         typer.echo(contents_text(found))
+    if found["holds"] == "arrays":
+        raise typer.Exit(MENDABLE)
 
 
 __all__ = ["PROGRAMS", "explain", "info", "predict"]

@@ -55,6 +55,8 @@ def _questions(path: Path) -> dict[str, Any]:
                 "examples": prompt.examples,
                 "answer": list(file.answer_shape[1:]),
                 "target": file.has_target,
+                "grid": {name: len(along) for name, along in file.answer_grid},
+                "assumed": prompt.assumed,
             }
     except ChopError as error:
         return {"holds": "arrays", "no_questions": str(error)}
@@ -95,6 +97,11 @@ def contents_text(found: dict[str, Any]) -> str:
             f"answers of {plural(points, 'point')} x {plural(channels, 'channel')}, "
             + ("with the true answers" if found["target"] else "without the true answers")
         )
+        if found["grid"]:
+            axes = ", ".join(f"{name} ({length})" for name, length in found["grid"].items())
+            lines.append(f"answers on a grid: {axes}")
+        if found["assumed"]:
+            lines.append(f"axes are not stated; assumed: {found['assumed']}")
     elif found["holds"] == "arrays":
         lines.append(f"no questions: {found['no_questions']}")
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +11,43 @@ import h5py
 import numpy as np
 
 from chop.files.errors import FileError
-from chop.files.sources import Stored, Values
+from chop.files.sources import Stored, Values, as_flag
+from chop.guards.hdf5 import chunk, held, open_hdf5, reading
 
-_UNUSUAL = ("scale_factor", "add_offset", "_FillValue", "missing_value")
+_UNKNOWN = np.dtype(object)
+"""What numpy has no word for; it is no number, that is enough."""
+_PLACEHOLDER = "This is a netCDF dimension but not a netCDF variable"
 
 
 class Hdf5Array:
     """A data set, decoded as NetCDF's conventions ask: packed numbers unpacked, fill values as NaN."""
 
-    def __init__(self, path: Path, name: str, data: Any) -> None:
-        self._path, self._name, self._data = path, name, data
-        self._coding = {key: data.attrs[key] for key in _UNUSUAL if key in data.attrs}
+    def __init__(self, path: Path, name: str, data: Any, dims: tuple[str | None, ...]) -> None:
+        self._path, self._name, self._data, self.dims = path, name, data, dims
+        with self._careful():
+            self.shape: tuple[int, ...] = tuple(data.shape)
+            self.held, self.piece = held(data), chunk(data)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self._data.shape)
+    def _careful(self) -> Any:
+        return reading(f"{self._path}: {self._name}", FileError)
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
-        stored = np.dtype(self._data.dtype)
-        packed = "scale_factor" in self._coding or "add_offset" in self._coding
+        try:
+            stored = np.dtype(self._data.dtype)
+        except (TypeError, ValueError):
+            return _UNKNOWN
+        with self._careful():
+            packed = "scale_factor" in self._data.attrs or "add_offset" in self._data.attrs
         return np.dtype(np.float64) if packed and stored.kind in "iu" else stored
 
     @property
     def shared(self) -> bool:
-        return bool(self._data.attrs.get("shared", False))
+        with self._careful():
+            flag = as_flag(self._data.attrs.get("shared", False))
+        if flag is None:
+            raise self._odd("shared", "0 or 1")
+        return flag
 
     def rows(self, start: int, stop: int) -> Values:
         return self._read(slice(start, stop))
@@ -43,30 +56,47 @@ class Hdf5Array:
         return self._read(...)
 
     def _read(self, part: Any) -> Values:
-        try:
+        with self._careful():
             raw = np.asarray(self._data[part])
-        except (OSError, KeyError, RuntimeError) as error:
-            raise FileError(f"{self._path}: {self._name} cannot be read; the file is damaged") from error
-        return _decoded(raw, self._coding)
+        return self._decoded(raw) if raw.dtype.kind in "iuf" else raw
 
+    def _decoded(self, raw: Values) -> Values:
+        fills = [self._attribute(key, "iuf", "a number") for key in ("_FillValue", "missing_value")]
+        missing = np.zeros(raw.shape, dtype=bool)
+        for fill in fills:
+            if fill is not None:
+                missing |= np.isin(raw, fill)
+        scale, offset = self._number("scale_factor"), self._number("add_offset")
+        values = raw
+        if scale is not None or offset is not None:
+            wide = raw if raw.dtype.kind == "f" else raw.astype(np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is told with its place
+                values = wide * wide.dtype.type(1 if scale is None else scale)
+                values = values + wide.dtype.type(0 if offset is None else offset)
+        return np.where(missing, np.nan, values) if missing.any() else values
 
-def _decoded(raw: Values, coding: Mapping[str, Any]) -> Values:
-    if raw.dtype.kind not in "iuf":
-        return raw
-    missing = np.zeros(raw.shape, dtype=bool)
-    for key in ("_FillValue", "missing_value"):
-        if key in coding:
-            missing |= np.isin(raw, np.asarray(coding[key]))
-    values = raw
-    if "scale_factor" in coding or "add_offset" in coding:
-        wide = raw if raw.dtype.kind == "f" else raw.astype(np.float64)
-        values = wide * _number(coding, "scale_factor", 1) + _number(coding, "add_offset", 0)
-        values = values.astype(wide.dtype)
-    return np.where(missing, np.nan, values) if missing.any() else values
+    def _number(self, key: str) -> float | None:
+        given = self._attribute(key, "iuf", "one finite number")
+        if given is None:
+            return None
+        if given.size != 1 or not np.isfinite(given).all():
+            raise self._odd(key, "one finite number")
+        return float(given.item())
 
+    def _attribute(self, key: str, kinds: str, wanted: str) -> Values | None:
+        """What the file says about the array, if it is of a kind that can be meant."""
+        with self._careful():
+            if key not in self._data.attrs:
+                return None
+            given = np.asarray(self._data.attrs[key])
+        if given.dtype.kind not in kinds:
+            raise self._odd(key, wanted)
+        return given
 
-def _number(coding: Mapping[str, Any], key: str, usual: float) -> float:
-    return float(np.asarray(coding.get(key, usual)).reshape(-1)[0])
+    def _odd(self, key: str, wanted: str) -> FileError:
+        with self._careful():
+            given = str(self._data.attrs[key])
+        return FileError(f"{self._path}: {key} of {self._name} must be {wanted}, not {given[:60]!r}")
 
 
 class Hdf5Source:
@@ -75,41 +105,59 @@ class Hdf5Source:
     kind = "HDF5"
 
     def __init__(self, path: Path) -> None:
+        self.path, self.size = path, path.stat().st_size
+        self._file, self._found = open_hdf5(path, FileError)
         try:
-            self._file = h5py.File(path, "r")
-        except OSError as error:
-            raise FileError(f"{path} cannot be opened: {_reason(error)}") from None
-        self._path = path
-        try:
-            self.notes: Mapping[str, Any] = dict(self._file.attrs)
-            self.arrays = self._found()
-        except (OSError, KeyError, RuntimeError) as error:
+            with reading(path, FileError):
+                self.notes = _readable(self._file.attrs)
+                self.arrays = self._arrays()
+        except BaseException:
             self.close()
-            raise FileError(f"{path} is damaged; copy or write it again") from error
+            raise
         if any(name.startswith(("_NC", "_nc")) for name in self.notes):
             self.kind = "NetCDF-4"
 
-    def _found(self) -> Mapping[str, Stored]:
-        found: dict[str, Stored] = {}
+    def _arrays(self) -> Mapping[str, Stored]:
+        names = {data: name for name, data in self._found.items()}
+        return {
+            name: Hdf5Array(self.path, name, data, self._dims(data, names))
+            for name, data in self._found.items()
+            if not _text(data.attrs, "NAME").startswith(_PLACEHOLDER)
+        }
 
-        def visit(name: str, item: Any) -> None:
-            if isinstance(item, h5py.Dataset) and item.shape is not None:
-                found[name] = Hdf5Array(self._path, name, item)
-
-        self._file.visititems(visit)
-        return found
+    def _dims(self, data: Any, names: Mapping[Any, str]) -> tuple[str | None, ...]:
+        """The names of the axes: of the scales that are attached to them, or their labels."""
+        if data.ndim == 1 and _text(data.attrs, "CLASS") == "DIMENSION_SCALE":
+            return (names[data],)
+        dims: list[str | None] = [None] * data.ndim
+        scales = data.attrs.get("DIMENSION_LIST", ())
+        for axis, references in enumerate(list(scales)[: data.ndim]):
+            # What a reference leads to is not believed, only recognised among what was checked.
+            if len(references) and isinstance(references[0], h5py.Reference) and references[0]:
+                dims[axis] = names.get(self._file[references[0]])
+        for axis, label in enumerate(list(data.attrs.get("DIMENSION_LABELS", ()))[: data.ndim]):
+            if isinstance(label, str) and label and dims[axis] is None:
+                dims[axis] = label
+        return tuple(dims)
 
     def close(self) -> None:
         self._file.close()
 
 
-def _reason(error: OSError) -> str:
-    text = str(error)
-    if "truncated" in text:
-        return "it is cut off; copy or write it again"
-    if "lock" in text:
-        return "another program is writing to it; wait until that has ended"
-    return error.strerror or text
+def _text(attributes: Any, key: str) -> str:
+    found = attributes.get(key, "")
+    return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+
+
+def _readable(attributes: Any) -> dict[str, Any]:
+    """The attributes whose type h5py and numpy know."""
+    found = {}
+    for name in attributes:
+        try:
+            found[name] = attributes[name]
+        except (TypeError, ValueError):
+            continue
+    return found
 
 
 __all__ = ["Hdf5Array", "Hdf5Source"]

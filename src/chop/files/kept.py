@@ -8,7 +8,6 @@ whatever a crash of the machine has torn is asked again.
 from __future__ import annotations
 
 import base64
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -83,8 +82,9 @@ class Kept:
             if restart:
                 self._clear()
             with telling(target, FileError):
-                self._values = os.open(self._folder / _VALUES, os.O_RDWR | os.O_CREAT, 0o666)
-            stack.callback(os.close, self._values)
+                (self._folder / _VALUES).touch()
+                self._values = (self._folder / _VALUES).open("r+b", buffering=0)
+            stack.callback(self._values.close)
             self._lines = Lines(self._folder / _INDEX, FileError)
             stack.callback(lambda: self._lines.close())
             self._take_up(run)
@@ -153,7 +153,10 @@ class Kept:
         """Keep the answers to a part."""
         values = np.ascontiguousarray(answered.values, self._dtype).tobytes()
         with telling(self._target, FileError):
-            _write(self._values, values, part.first * self._row)
+            self._values.seek(part.first * self._row)
+            rest = memoryview(values)
+            while rest:
+                rest = rest[self._values.write(rest) :]
         columns = {name: [numbers.dtype.str, _text(numbers)] for name, numbers in answered.columns.items()}
         self._done(
             part, None,
@@ -213,10 +216,8 @@ class Kept:
     def _read(self, first: int, last: int) -> bytes:
         found, wanted = b"", (last - first) * self._row
         with telling(self._target, FileError):
-            while len(found) < wanted:
-                more = os.pread(self._values, wanted - len(found), first * self._row + len(found))
-                if not more:
-                    break
+            self._values.seek(first * self._row)
+            while len(found) < wanted and (more := self._values.read(wanted - len(found))):
                 found += more
         return found
 
@@ -245,13 +246,6 @@ def _mark(path: Path) -> list[int]:
     """What a file keeps when it is renamed, and shares with no other."""
     found = path.stat()
     return [found.st_ino, found.st_size, found.st_mtime_ns]
-
-
-def _write(handle: int, content: bytes, offset: int) -> None:
-    rest = memoryview(content)
-    while rest:
-        written = os.pwrite(handle, rest, offset)
-        rest, offset = rest[written:], offset + written
 
 
 def _text(numbers: Values) -> str:

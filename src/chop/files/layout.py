@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from chop.files.errors import FileError
-from chop.files.sources import Stored
+from chop.files.sources import Stored, as_flag
 
 GENERATED = "chop cases"
 """How files that ``chop data`` writes call themselves."""
@@ -29,7 +29,7 @@ class Spec:
     """The same array in files that keep functions as groups, as ``chop data`` writes them."""
     kind: Kind
     axes: tuple[str, ...]
-    """Every axis it can have; coordinates and times may leave out the first ones, which are then shared."""
+    """Every axis it can have; what all questions or examples share may leave out theirs."""
     meaning: str
 
     @property
@@ -60,12 +60,36 @@ LAYOUT = (
 )
 SPECS: Mapping[str, Spec] = {spec.name: spec for spec in LAYOUT}
 
-REQUIRED = ("input_values", "output_values", "query_values", "input_coords")
-STAND_IN = {"output_coords": "input_coords", "query_coords": "input_coords", "at": "output_coords"}
-"""What is taken for coordinates that are left out, if all questions and examples share it."""
+
+@dataclass(frozen=True)
+class Function:
+    """One of the functions a question is made of, and the arrays that tell it."""
+
+    name: str
+    values: str
+    coords: str
+    mask: str
+    stand_in: str | None
+    """The function whose points are taken where its own are left out, if all examples share them."""
 
 
-def named(arrays: Mapping[str, Stored], where: str) -> dict[str, Stored]:
+FUNCTIONS = (
+    Function("input", "input_values", "input_coords", "input_mask", None),
+    Function("output", "output_values", "output_coords", "output_mask", "input"),
+    Function("query", "query_values", "query_coords", "query_mask", "input"),
+    Function("target", "target", "at", "target_mask", "output"),
+)
+REQUIRED = ("input_values", "output_values", "query_values")
+
+
+def noted_grids(notes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The axes that the notes name: ``grid`` for all functions, ``output_grid`` for one."""
+    names = ["grid", *(f"{function.name}_grid" for function in FUNCTIONS)]
+    given = {name: text(notes[name]).split(",") for name in names if name in notes}
+    return {name: tuple(word.strip() for word in words) for name, words in given.items()}
+
+
+def named(arrays: Mapping[str, Stored], notes: Mapping[str, Any], where: str) -> dict[str, Stored]:
     """The arrays of the layout under their plain names; clear words about what is missing or misspelt."""
     found: dict[str, Stored] = {}
     for spec in LAYOUT:
@@ -74,81 +98,33 @@ def named(arrays: Mapping[str, Stored], where: str) -> dict[str, Stored]:
             raise FileError(f"{where} has both {spec.name} and {spec.grouped}; keep one of them")
         if spellings:
             found[spec.name] = arrays[spellings[0]]
-    _refuse_misspelt(arrays, found, where)
+    axes = {name for stored in found.values() for name in stored.dims}.union(*noted_grids(notes).values())
+    _refuse_misspelt(arrays, found, axes, where)
     missing = [name for name in REQUIRED if name not in found]
     if missing:
-        there = ", ".join(sorted(arrays)[:12]) or "no arrays at all"
-        raise FileError(
-            f"{where} has no {' and no '.join(missing)}; questions need {', '.join(REQUIRED)} "
-            f"(it has {there})"
-        )
-    for name, other in STAND_IN.items():
-        if name not in found and (len(found[other].shape) <= 2):
-            found[name] = found[other]
-        elif name not in found:
-            raise FileError(
-                f"{where} has no {name}; it can be left out only where {other} is (points, coordinates), "
-                f"not {found[other].shape}"
-            )
+        raise FileError(absent(arrays, missing, where))
     return found
 
 
-def _refuse_misspelt(arrays: Iterable[str], found: Mapping[str, Stored], where: str) -> None:
-    """A mask under a wrong name would be left out in silence."""
+def absent(arrays: Mapping[str, Stored], missing: list[str], where: str) -> str:
+    """What a file lacks, beside what it has."""
+    there = ", ".join(sorted(arrays)[:12]) or "no arrays at all"
+    return (
+        f"{where} has no {' and no '.join(missing)}; questions need {', '.join(REQUIRED)} and input_coords, "
+        f"or coordinates along each axis (it has {there})"
+    )
+
+
+def _refuse_misspelt(
+    arrays: Mapping[str, Stored], found: Mapping[str, Stored], axes: Set[str | None], where: str
+) -> None:
+    """A mask under a wrong name would be left out in silence. An axis ``time`` is no misspelt ``times``."""
     free = [spec.name for spec in LAYOUT if spec.name not in found]
     known = {name for spec in LAYOUT for name in (spec.name, spec.grouped)}
     for name in arrays:
-        near = [] if name in known else difflib.get_close_matches(name, free, n=1, cutoff=0.85)
+        near = [] if name in known | axes else difflib.get_close_matches(name, free, n=1, cutoff=0.85)
         if near:
             raise FileError(f"{where} has an array {name!r}; rename it to {near[0]!r} if that is meant")
-
-
-@dataclass(frozen=True)
-class Placed:
-    """An array whose axes are understood."""
-
-    spec: Spec
-    stored: Stored
-    by_question: bool
-    """Whether its first axis is the questions'; otherwise all share it."""
-    widen: bool = False
-    """Whether its last axis, of length 1, was left out."""
-
-
-def place(spec: Spec, stored: Stored, points: int | None, where: str) -> Placed:
-    """Which axes an array has. ``points`` is the number of points of its function, for one channel."""
-    shape, full = stored.shape, len(spec.axes)
-    axes = len(shape)
-    allowed = "biuf" if spec.kind == "mask" else "iu" if spec.kind in ("times", "graph") else "iuf"
-    if stored.dtype.kind not in allowed:
-        raise FileError(f"{where}: {spec.name} holds {_held(stored)}")
-    if stored.shared and axes < full:
-        return Placed(spec, stored, by_question=False)
-    if spec.kind == "graph":
-        return Placed(spec, stored, by_question=False)
-    if axes == full:
-        return Placed(spec, stored, by_question=spec.kind not in ("coords", "times") or shape[0] != 1)
-    if spec.kind == "coords" and axes == 1:
-        return Placed(spec, stored, by_question=False, widen=True)
-    if spec.kind in ("coords", "times") and 1 <= axes < full:
-        return Placed(spec, stored, by_question=False)
-    if spec.kind in ("values", "mask") and axes == full - 1 and shape[-1] == points:
-        return Placed(spec, stored, by_question=True, widen=True)
-    raise FileError(f"{where}: {spec.name} is {shape}, but {_wanted(spec, points)}")
-
-
-def _held(stored: Stored) -> str:
-    what = {"U": "text", "S": "text", "O": "text or objects", "c": "complex numbers", "f": "fractions"}
-    words = what.get(stored.dtype.kind, str(stored.dtype))
-    return f"{words}, not {'whole numbers' if stored.dtype.kind == 'f' else 'numbers'}"
-
-
-def _wanted(spec: Spec, points: int | None) -> str:
-    if spec.kind not in ("values", "mask"):
-        return f"{spec.shape} is wanted, or a shape without the first axes where all share it"
-    one = f"({', '.join(spec.axes[:-1])})"
-    size = "" if points is None else f" with {points} points"
-    return f"{spec.shape} is wanted{size}, the questions first, or {one} for one channel"
 
 
 def axes_of(notes: Mapping[str, Any], where: str) -> tuple[tuple[str, float | None], ...] | None:
@@ -157,33 +133,49 @@ def axes_of(notes: Mapping[str, Any], where: str) -> tuple[tuple[str, float | No
     The note ``axes`` reads like ``"t, x=1"``: names in order, a period behind those that have one.
     """
     if notes.get("format") == GENERATED:
-        given = json.loads(_text(notes["settings"])).get("axes")
-        return None if given is None else tuple((str(name), period) for name, period in given)
+        return _generated_axes(notes.get("settings"), where)
     if "axes" not in notes:
         return None
     found = []
-    for part in _text(notes["axes"]).split(","):
+    for part in text(notes["axes"]).split(","):
         name, equals, period = (word.strip() for word in part.partition("="))
         try:
             found.append((name, float(period) if equals else None))
         except ValueError:
-            raise FileError(f"{where}: axes reads like 't, x=1', not {_text(notes['axes'])!r}") from None
+            raise FileError(f"{where}: axes reads like 't, x=1', not {text(notes['axes'])[:60]!r}") from None
     return tuple(found)
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _generated_axes(settings: Any, where: str) -> tuple[tuple[str, float | None], ...] | None:
+    try:
+        given = json.loads(text(settings)).get("axes")
+        return None if given is None else tuple((str(name), period) for name, period in given)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise FileError(f"{where}: its settings cannot be read; make it again with chop data") from None
+
+
+def complete(notes: Mapping[str, Any]) -> bool:
+    """Whether a generated file says that it was written to its end."""
+    return bool(as_flag(notes.get("complete", False)))
+
+
+def text(value: Any) -> str:
+    """What a note says."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 __all__ = [
+    "FUNCTIONS",
     "GENERATED",
     "LAYOUT",
     "REQUIRED",
     "SPECS",
-    "STAND_IN",
-    "Placed",
+    "Function",
     "Spec",
+    "absent",
     "axes_of",
+    "complete",
     "named",
-    "place",
+    "noted_grids",
+    "text",
 ]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import os
+import struct
+import tempfile
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -15,28 +21,45 @@ import numpy as np
 from chop.files.errors import FileError
 from chop.files.sources import Values
 
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, OSError)
+_BROKEN = (
+    zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError, ValueError, TypeError,
+    LookupError, AttributeError, SyntaxError, ArithmeticError, RuntimeError, OSError,
+)  # fmt: skip
+"""What zipfile and numpy raise on a damaged file, an encrypted member or a header that is nested deeply."""
+_HEADER = 2**14
+"""Bytes in which the header of an array ends; numpy itself reads 10,000 of it."""
+_LONGEST_NOTE = 2**20
+_MEMBERS = 10_000
+_BLOCK = 2**24
+"""Bytes turned at a time from Fortran's order to ours."""
 
 
 class NpzArray:
     """One member: its rows are read from the (unpacked) stream, in order at the least cost."""
 
     shared = False
+    piece = 0
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile, member: str) -> None:
+    def __init__(self, path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
         self._path, self._archive, self._member = path, archive, member
-        self._name = member.removesuffix(".npy")
-        try:
-            self._stream: IO[bytes] = archive.open(member)
-            self.shape, self._fortran, self.dtype = _header(self._stream)
-            self._begin = self._stream.tell()
-        except _BROKEN as error:
-            raise self._damaged() from error
+        self._name = member.filename.removesuffix(".npy")
+        self.held = member.compress_size
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise FileError(f"{path}: {self._name} is packed as numpy never does; write it with numpy.savez")
+        with self._careful(), archive.open(member) as stream:
+            self.shape, self._fortran, self.dtype, self._begin = _header(stream)
+        told = prod(self.shape) * self.dtype.itemsize
+        if not self.dtype.hasobject and (told != member.file_size - self._begin or not self.dtype.itemsize):
+            raise self._damaged()
+
+    @property
+    def dims(self) -> tuple[str | None, ...]:
+        return (None,) * len(self.shape)
 
     def rows(self, start: int, stop: int) -> Values:
-        if self._fortran:  # its rows are scattered over the whole member
-            return self.whole()[start:stop]
         stop = min(stop, self.shape[0])
+        if self._fortran and len(self.shape) > 1:
+            return np.array(self._turned[start:stop])
         return self._read(start * self._stride, (max(0, stop - start), *self.shape[1:]))
 
     def whole(self) -> Values:
@@ -48,32 +71,91 @@ class NpzArray:
     def _stride(self) -> int:
         return prod(self.shape[1:]) * self.dtype.itemsize
 
-    def _read(self, offset: int, shape: tuple[int, ...]) -> Values:
-        if self.dtype.hasobject:
-            raise FileError(f"{self._path}: {self._name} holds Python objects; questions are numbers")
+    @cached_property
+    def _stream(self) -> IO[bytes]:
+        return self._archive.open(self._member)
+
+    @cached_property
+    def _turned(self) -> Values:
+        """The array in C order, in a file without a name: every byte is read and written once.
+
+        In Fortran's order the rows of a batch are scattered over the whole member.
+        """
+        self._refuse_objects()
+        if not prod(self.shape):
+            return np.empty(self.shape, self.dtype)
+        lines = prod(self.shape[1:])  # in the file: lines of one number from each question
+        turned = self._scratch((self.shape[0], lines))
+        step = max(1, _BLOCK // (self.shape[0] * self.dtype.itemsize))
+        for first in range(0, lines, step):
+            count = min(step, lines - first)
+            offset = first * self.shape[0] * self.dtype.itemsize
+            turned[:, first : first + count] = self._read(offset, (count, self.shape[0])).T
+        # Within a row, too, the first axis runs fastest.
+        reversed_axes = turned.reshape(self.shape[0], *self.shape[:0:-1])
+        return reversed_axes.transpose(0, *range(len(self.shape) - 1, 0, -1))
+
+    def _scratch(self, shape: tuple[int, int]) -> Values:
+        """An array on disk that nobody else sees and that is gone with us."""
         wanted = prod(shape) * self.dtype.itemsize
         try:
+            with tempfile.TemporaryFile() as file:
+                # Reserved beforehand: where a mapped file finds the disk full, the process is killed.
+                os.posix_fallocate(file.fileno(), 0, wanted)
+                return np.memmap(file, self.dtype, "r+", shape=shape)
+        except OSError as error:
+            raise FileError(
+                f"{self._path}: {self._name} is in Fortran order, and there is no room to turn its "
+                f"{wanted:,} bytes in {tempfile.gettempdir()} ({error.strerror}); write it in C order"
+            ) from None
+
+    def _read(self, offset: int, shape: tuple[int, ...]) -> Values:
+        self._refuse_objects()
+        wanted = prod(shape) * self.dtype.itemsize
+        with self._careful():
             self._stream.seek(self._begin + offset)
             found = self._stream.read(wanted)
-        except _BROKEN as error:
-            raise self._damaged() from error
         if len(found) != wanted:
             raise self._damaged()
         return np.frombuffer(found, dtype=self.dtype).reshape(shape)
 
+    def text(self) -> Any:
+        """The one text that it holds."""
+        with self._careful():  # not every number is a character
+            return self.whole().item()
+
     def close(self) -> None:
         """Let go of the member."""
-        self._stream.close()
+        if "_stream" in self.__dict__:
+            self._stream.close()
+
+    def _refuse_objects(self) -> None:
+        if self.dtype.hasobject:
+            raise FileError(f"{self._path}: {self._name} holds Python objects; questions are numbers")
+
+    @contextmanager
+    def _careful(self) -> Iterator[None]:
+        try:
+            yield
+        except _BROKEN as error:
+            raise self._damaged() from error
 
     def _damaged(self) -> FileError:
         return FileError(f"{self._path}: {self._name} cannot be read; the file is damaged, write it again")
 
 
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(stream)
-    return np.lib.format.read_array_header_2_0(stream)
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, order and type of an array, and where its numbers begin."""
+    start = io.BytesIO(stream.read(_HEADER))
+    version = np.lib.format.read_magic(start)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, fortran, dtype = read(start)
+    except MemoryError:  # Python's, for text that is nested deeply
+        raise ValueError("no header") from None
+    if any(length < 0 for length in shape):
+        raise ValueError("a negative length")
+    return shape, fortran, dtype, start.tell()
 
 
 class NpzSource:
@@ -82,24 +164,35 @@ class NpzSource:
     kind = "npz"
 
     def __init__(self, path: Path) -> None:
+        self.path, self.size = path, path.stat().st_size
         try:
             self._archive = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, OSError):
+        except _BROKEN:
             raise FileError(f"{path} is cut off or damaged; copy or write it again") from None
-        self._path = path
+        members = self._archive.infolist()
+        if len(members) > _MEMBERS:
+            self._archive.close()
+            raise FileError(f"{path} holds more than {_MEMBERS:,} arrays; write what is needed alone")
+        if sum(member.compress_size for member in members) > self.size:  # members that share their bytes
+            self._archive.close()
+            raise FileError(f"{path} is damaged: its arrays take more than the file; write it again")
 
     @cached_property
     def arrays(self) -> Mapping[str, NpzArray]:
         return {
-            member.removesuffix(".npy"): NpzArray(self._path, self._archive, member)
-            for member in self._archive.namelist()
-            if member.endswith(".npy")
+            member.filename.removesuffix(".npy"): NpzArray(self.path, self._archive, member)
+            for member in self._archive.infolist()
+            if member.filename.endswith(".npy")
         }
 
     @cached_property
     def notes(self) -> Mapping[str, Any]:
-        texts = {name: array for name, array in self.arrays.items() if array.dtype.kind in "US"}
-        return {name: array.whole().item() for name, array in texts.items() if array.shape == ()}
+        texts = {
+            name: array
+            for name, array in self.arrays.items()
+            if array.dtype.kind in "US" and array.shape == () and array.dtype.itemsize <= _LONGEST_NOTE
+        }
+        return {name: array.text() for name, array in texts.items()}
 
     def close(self) -> None:
         # Every open member keeps the file open.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,13 +15,21 @@ from torch import Tensor
 
 from chop.errors import PromptError
 from chop.files.errors import FileError
-from chop.files.layout import GENERATED, REQUIRED, SPECS, Placed, axes_of, named, place
+from chop.files.layout import FUNCTIONS, GENERATED, REQUIRED, Function, complete
+from chop.files.observed import Observed, observed
+from chop.files.placing import arrange
+from chop.files.readings import Placed
 from chop.files.sources import Source, Values, open_source
+from chop.guards.bounds import check_size, in_memory, unfolded
 from chop.prompt import Axis, Field, Graph, Prompt
+
+if TYPE_CHECKING:
+    import xarray
 
 BATCH_BYTES = 8 * 2**20
 """Data of the questions in one batch, where nobody says how many."""
 BATCH_QUESTIONS = 256
+_INPUT, _OUTPUT, _QUERY, _TARGET = FUNCTIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,64 +50,57 @@ class Questions:
 class QuestionFile:
     """A question file, open for reading: ``with QuestionFile(path) as file: for part in file.batches(50)``.
 
-    Shapes are checked when it is opened, numbers when they are read.
+    An ``xarray.Dataset`` with the same names serves in place of a file. Shapes are checked when it is
+    opened, and compared with what the file holds; numbers when they are read.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).expanduser()
-        self._where = str(self.path)
-        self._source: Source = open_source(self.path)
+    def __init__(self, source: str | Path | xarray.Dataset) -> None:
+        self._source: Source = open_source(source)
+        self.path = self._source.path
         try:
             self._refuse_others()
-            self._arrays = self._placed()
-            self._rows = self._counted()
-            self._axes = axes_of(self._source.notes, self._where)
+            self._plan = arrange(self._source)
+            kinds = [self._plan.arrays[name].stored.dtype for name in REQUIRED]
+            narrow = np.result_type(*kinds, np.float32) == np.float32
+            self.dtype: np.dtype[Any] = np.dtype(np.float32 if narrow else np.float64)
+            self._refuse_more_than_it_holds()
         except BaseException:
             self.close()
             raise
-        values = (self._arrays[name].stored.dtype for name in REQUIRED if name.endswith("_values"))
-        self.dtype = np.result_type(*values, np.float32)
-        self._once: dict[str, Tensor] = {}
+        self._once: dict[str, Values] = {}
 
     def _refuse_others(self) -> None:
         notes = self._source.notes
         if notes.get("format") == "chop answers":
             raise FileError(f"{self.path} holds answers, not questions")
-        if notes.get("format") == GENERATED and not notes.get("complete"):
+        if notes.get("format") == GENERATED and not complete(notes):
             raise FileError(f"{self.path} was not written to its end; make it again")
 
-    def _placed(self) -> dict[str, Placed]:
-        found = named(self._source.arrays, self._where)
-
-        def points(name: str) -> int:
-            shape = found[name].shape
-            return shape[-2] if len(shape) > 1 else shape[0] if shape else 0
-
-        known = {"input": "input_coords", "output": "output_coords", "query": "query_coords", "target": "at"}
-        return {
-            name: place(
-                SPECS[name],
-                stored,
-                points(known[name.split("_")[0]]) if SPECS[name].kind in ("values", "mask") else None,
-                self._where,
+    def _refuse_more_than_it_holds(self) -> None:
+        """Before anything is read or written: a few bytes may claim to be terabytes."""
+        along = {name: stored for grid in self._plan.grids.values() for name, stored in grid.axes}
+        stored = {name: array.stored for name, array in self._plan.arrays.items()} | along
+        for name, array in stored.items():
+            claims = prod(array.shape) * array.dtype.itemsize
+            check_size(f"{self.path}: {name}", claims, array.held, array.piece, self._source.size, FileError)
+        answers = prod(self.answer_shape) * self.dtype.itemsize
+        if answers > unfolded(self._source.size):
+            raise FileError(
+                f"{self.path}: {self.answer_shape} answers take {answers:,} bytes, too many for a file of "
+                f"{self._source.size:,} bytes; ask at fewer points, or split it"
             )
-            for name, stored in found.items()
-        }
+        self._refuse_at_a_time(1)
 
-    def _counted(self) -> int:
-        counts = {name: array.stored.shape[0] for name, array in self._arrays.items() if array.by_question}
-        if not counts:
-            raise FileError(f"{self.path}: no array has an axis of questions")
-        name, rows = next(iter(counts.items()))
-        for other, count in counts.items():
-            if count != rows:
-                raise FileError(f"{self.path}: {name} has {rows} questions, but {other} has {count}")
-        if not rows:
-            raise FileError(f"{self.path} holds no questions: {name} is {self._arrays[name].stored.shape}")
-        return rows
+    def _refuse_at_a_time(self, questions: int) -> None:
+        wanted = questions * self._memory
+        if wanted > in_memory(self._source.size):
+            raise FileError(
+                f"{self.path}: {questions} of its questions take {wanted:,} bytes, too many for a file of "
+                f"{self._source.size:,} bytes; read fewer at a time (--batch), or split it"
+            )
 
     def __len__(self) -> int:
-        return self._rows
+        return self._plan.questions
 
     def __enter__(self) -> QuestionFile:
         return self
@@ -113,32 +114,51 @@ class QuestionFile:
 
     @property
     def kind(self) -> str:
-        """What sort of file it is: HDF5, NetCDF-4 or npz."""
+        """What sort of file it is: HDF5, NetCDF-4 or npz; or xarray.Dataset."""
         return self._source.kind
 
     @property
     def has_target(self) -> bool:
         """Whether the true answers are there."""
-        return "target" in self._arrays
+        return "target" in self._plan.arrays
 
     @property
     def answer_shape(self) -> tuple[int, int, int]:
         """``(N, m, c)`` of all answers."""
-        outputs = self._arrays["output_values"]
-        return len(self), self._points("at"), 1 if outputs.widen else outputs.stored.shape[-1]
+        return len(self), self._plan.points(_TARGET)[0], self._plan.arrays["output_values"].shape[-1]
+
+    @cached_property
+    def answer_grid(self) -> tuple[tuple[str, Values], ...]:
+        """The axes that the points of an answer lie along, by name with their coordinates, the last fastest.
+
+        Empty where the points are not those of a grid.
+        """
+        grid = self._plan.grids.get("target")
+        return () if grid is None else tuple(zip(grid.names, grid.along(), strict=True))
 
     @property
     def question_bytes(self) -> int:
         """What one question takes on disk, without what all share."""
         return sum(
-            prod(array.stored.shape[1:]) * array.stored.dtype.itemsize
-            for array in self._arrays.values()
+            prod(array.shape[1:]) * array.stored.dtype.itemsize
+            for array in self._plan.arrays.values()
             if array.by_question
         )
 
+    @cached_property
+    def _memory(self) -> int:
+        """What one question takes in memory, with its share of everything, its answer among it."""
+        examples = self._plan.arrays["input_values"].shape[1]
+        numbers = 0
+        for function, times in ((_INPUT, examples), (_OUTPUT, examples), (_QUERY, 1), (_TARGET, 1)):
+            points, coordinates = self._plan.points(function)
+            values = self._plan.arrays.get(function.values, self._plan.arrays["output_values"])
+            numbers += times * points * (coordinates + values.shape[-1])
+        return numbers * self.dtype.itemsize
+
     def batch_size(self) -> int:
         """How many questions are read at a time where nobody says."""
-        return max(1, min(BATCH_QUESTIONS, BATCH_BYTES // max(1, self.question_bytes)))
+        return max(1, min(BATCH_QUESTIONS, BATCH_BYTES // max(1, self._memory)))
 
     def batches(self, size: int | None = None) -> Iterator[Questions]:
         """All questions, ``size`` at a time (the last part may have fewer)."""
@@ -153,88 +173,98 @@ class QuestionFile:
         first, last, _ = slice(start, stop).indices(len(self))
         if first >= last:
             raise FileError(f"{self.path} has questions 0 to {len(self) - 1}, not {start} to {stop}")
+        self._refuse_at_a_time(last - first)
 
-        def take(name: str) -> Tensor:
-            return self._take(name, first, last)
+        def field(function: Function) -> Field:
+            found = self._function(function, first, last)
+            return Field(self._coordinates(function, first, last), found.values, found.mask)
 
-        def optional(name: str) -> Tensor | None:
-            return take(name) if name in self._arrays else None
-
-        def spread(name: str) -> Tensor | None:
-            """With an axis of questions, also if all share it."""
-            own = len(SPECS[name].axes) - 1
-            found = optional(name)
-            return None if found is None else found.expand(last - first, *found.shape[-own:])
-
-        def field(name: str) -> Field:
-            values = spread(f"{name}_values")
-            assert values is not None
-            return Field(take(f"{name}_coords"), values, spread(f"{name}_mask"))
-
-        target, mask = spread("target"), spread("target_mask")
+        truth = self._function(_TARGET, first, last) if self.has_target else None
         try:
             prompt = Prompt(
-                inputs=field("input"),
-                outputs=field("output"),
-                query=field("query"),
-                at=take("at"),
+                inputs=field(_INPUT),
+                outputs=field(_OUTPUT),
+                query=field(_QUERY),
+                at=self._coordinates(_TARGET, first, last),
                 graph=self._graph,
-                axes=None if self._axes is None else tuple(Axis(*axis) for axis in self._axes),
-                times=optional("times"),
+                axes=None if self._plan.axes is None else tuple(Axis(*axis) for axis in self._plan.axes),
+                times=self._integers("times", first, last),
             )
         except PromptError as error:
             raise FileError(f"{self.path}: {error}") from None
-        for name, truth in (("target", target), ("target_mask", mask)):
-            if truth is not None and truth.shape != prompt.answer_shape:
-                shape = (len(self), *truth.shape[1:])
+        if truth is None:
+            return Questions(first, prompt, None, None)
+        for name, part in (("target", truth.values), ("target_mask", truth.mask)):
+            if part is not None and part.shape != prompt.answer_shape:
+                shape = (len(self), *part.shape[1:])
                 raise FileError(f"{self.path}: {name} is {shape}, but the answers are {self.answer_shape}")
-        return Questions(first, prompt, target, mask)
+        return Questions(first, prompt, truth.values, truth.mask)
+
+    def _function(self, function: Function, first: int, last: int) -> Observed:
+        """Values and mask of some questions, also where all share them."""
+        array = self._plan.arrays[function.values]
+        examples = self._plan.arrays["output_values" if function is _INPUT else "input_values"].shape[1]
+        shape = list(array.shape)
+        shape[0] = last - first
+        if not array.by_question and len(shape) == 4 and shape[1] == 1:
+            shape[1] = examples
+        mask = self._plan.arrays.get(function.mask)
+        if mask is not None and any(n not in (1, m) for n, m in zip(mask.shape[1:], shape[1:], strict=True)):
+            raise FileError(
+                f"{self.path}: {mask.spec.name} is {mask.stored.shape}, the values are {array.stored.shape}"
+            )
+        seen = None if mask is None else np.broadcast_to(self._flags(mask, first, last), shape)
+        values = np.broadcast_to(self._numbers(array, first, last), shape)
+        return observed(values, seen, array, mask, first, str(self.path))
+
+    def _coordinates(self, function: Function, first: int, last: int) -> Tensor:
+        grid = self._plan.grids.get(function.name)
+        if grid is None:
+            array = self._plan.arrays[function.coords]
+            values, what = self._numbers(array, first, last), function.coords
+            shared = not array.by_question
+        else:
+            if function.coords not in self._once:
+                self._once[function.coords] = grid.coordinates().astype(self.dtype)
+            values, what, shared = self._once[function.coords], f"the grid {', '.join(grid.names)}", True
+        bad = ~np.isfinite(values)
+        if bad.any():
+            where = "" if shared else f" of question {first + int(np.argwhere(bad)[0][0])}"
+            raise FileError(f"{self.path}: {what}{where} holds NaN or infinity")
+        return torch.from_numpy(np.array(values))
 
     @cached_property
     def _graph(self) -> Graph | None:
         """One for all batches: it remembers who neighbours whom."""
-        if "graph" not in self._arrays:
+        edges = self._integers("graph", 0, 1)
+        return None if edges is None else Graph(edges, self._plan.points(_TARGET)[0])
+
+    def _integers(self, name: str, first: int, last: int) -> Tensor | None:
+        if name not in self._plan.arrays:
             return None
-        return Graph(self._take("graph", 0, 1), self._points("at"))
+        values = self._take(self._plan.arrays[name], first, last)
+        if values.dtype.kind == "f":
+            raise FileError(f"{self.path}: {name} has missing values; it needs a whole number everywhere")
+        return torch.from_numpy(values.astype(np.int64))
 
-    def _points(self, coords: str) -> int:
-        array = self._arrays[coords]
-        return array.stored.shape[-1 if array.widen else -2]
+    def _flags(self, array: Placed, first: int, last: int) -> Values:
+        values = self._take(array, first, last)
+        if values.dtype.kind != "b" and not np.isin(values, (0, 1)).all():
+            raise FileError(f"{self.path}: {array.spec.name} must be 0 or 1 everywhere")
+        return values.astype(bool)
 
-    def _take(self, name: str, first: int, last: int) -> Tensor:
-        array = self._arrays[name]
+    def _numbers(self, array: Placed, first: int, last: int) -> Values:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is told with its place
+            return self._take(array, first, last).astype(self.dtype)
+
+    def _take(self, array: Placed, first: int, last: int) -> Values:
+        """The rows of some questions, or what all share (read once), with all axes of the layout."""
         if array.by_question:
-            return self._checked(array, array.stored.rows(first, last), first)
-        if name not in self._once:
-            self._once[name] = self._checked(array, array.stored.whole(), 0)
-        return self._once[name]
-
-    def _checked(self, array: Placed, values: Values, first: int) -> Tensor:
-        """Numbers as tensors; what is not a number is said with the place where it stands."""
-        kind, name = array.spec.kind, array.spec.name
-        if array.widen:
-            values = values[..., None]
-        if kind == "mask":
-            if values.dtype.kind != "b" and not np.isin(values, (0, 1)).all():
-                raise FileError(f"{self.path}: {name} must be 0 or 1 everywhere")
-            return torch.from_numpy(values.astype(bool))
-        if kind in ("times", "graph"):
-            return torch.from_numpy(values.astype(np.int64))
-        bad = ~np.isfinite(values)
-        if name == "target" and "target_mask" in self._arrays and bad.any():
-            unseen = ~self._take("target_mask", first, first + len(values)).numpy()
-            if unseen.shape == values.shape:  # otherwise that is told later
-                values, bad = np.where(bad & unseen, 0, values), bad & ~unseen
-        if bad.any():
-            raise FileError(self._not_finite(array, bad, first))
-        return torch.from_numpy(np.array(values, dtype=self.dtype))
-
-    def _not_finite(self, array: Placed, bad: np.ndarray[Any, Any], first: int) -> str:
+            return array.stored.rows(first, last).reshape(last - first, *array.shape[1:])
         name = array.spec.name
-        where = f" of question {first + int(np.argwhere(bad)[0][0])}" if array.by_question else ""
-        mask = name.replace("_values", "") + "_mask"
-        cure = f"; fill it in and write 0 there into {mask}" if mask in SPECS else ""
-        return f"{self.path}: {name}{where} holds NaN or infinity{cure}"
+        if name not in self._once:
+            self._once[name] = array.stored.whole().reshape(array.shape)
+        return self._once[name]
 
 
 __all__ = ["QuestionFile", "Questions"]

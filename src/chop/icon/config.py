@@ -8,6 +8,9 @@ from typing import Any
 
 from chop.errors import ModelError
 
+LAYERS = 64
+"""Of each kind that a network may have; files from anyone say how many, and each takes time to build."""
+
 
 @dataclass(frozen=True)
 class IconConfig:
@@ -37,8 +40,11 @@ class IconConfig:
             if field.name == "grid" and value is None:
                 continue
             least = 0 if field.name == "margin" else 1
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 2**16:
-                raise ModelError(f"{field.name} of a network must be a whole number, not {value!r}")
+            most = LAYERS if field.name.endswith("_layers") else 2**16
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise ModelError(
+                    f"{field.name} of a network must be a whole number, {least} to {most}, not {value!r:.40}"
+                )
         if self.coordinates > 2:
             raise ModelError(f"a network knows one or two coordinates, not {self.coordinates}")
         if self.width % self.heads or (self.width // self.heads) % 4:
@@ -69,4 +75,4 @@ class IconConfig:
 CONSERVATION = IconConfig()
 MFC = IconConfig(coordinates=2, grid=None)
 
-__all__ = ["CONSERVATION", "MFC", "IconConfig"]
+__all__ = ["CONSERVATION", "LAYERS", "MFC", "IconConfig"]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from chop.errors import ModelError
+from chop.icon.config import LAYERS
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,15 @@ class StationConfig:
         object.__setattr__(self, "lengths", tuple(float(length) for length in self.lengths))
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type == "int" and not (type(value) is int and 1 <= value <= 2**12):
-                raise ModelError(f"{field.name} of a network must be a whole number, not {value!r}")
+            most = LAYERS if field.name.endswith("_layers") else 2**12
+            if field.type == "int" and not (type(value) is int and 1 <= value <= most):
+                raise ModelError(
+                    f"{field.name} of a network must be a whole number, 1 to {most}, not {value!r:.40}"
+                )
         if not self.channels or self.channels[0] != "hour":
-            raise ModelError(f"the first channel of a station network is the hour, not {self.channels[:1]}")
+            raise ModelError(
+                f"the first channel of a station network is the hour, not {self.channels[:1]!r:.40}"
+            )
         if not self.lengths or not all(0 < length < float("inf") for length in self.lengths):
             raise ModelError(f"kernel lengths must be positive, not {self.lengths}")
         if self.width % self.heads or (3 * len(self.lengths) * self.each) % self.width:

@@ -17,6 +17,8 @@ from chop.icon.kinds import Config, Network, build, config_from
 
 FORMAT = "chop-icon-1"
 BUNDLED = Path(__file__).parent / "weights"
+LONGEST = 2**16
+"""Characters of what a header says; ours have hundreds."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,20 @@ def provenance(name_or_path: str | Path) -> Provenance:
 
 
 def read(path: Path) -> tuple[Network, Provenance]:
-    """Network and provenance from a file, everything checked against each other."""
+    """Network and provenance from a file, everything checked against each other before a network is built."""
     header, tensors = _open(path, tensors=True)
+    _check(path, header.config, tensors)
     with torch.random.fork_rng(devices=[]):
         network = build(header.config)
-    expected = network.state_dict()
+    network.load_state_dict(tensors)
+    network.eval().requires_grad_(False)
+    return network, header
+
+
+def _check(path: Path, config: Config, tensors: Mapping[str, Tensor]) -> None:
+    """The tensors must be those of the configuration; its network may be enormous and is only imagined."""
+    with torch.device("meta"):
+        expected = build(config).state_dict()
     if expected.keys() != tensors.keys():
         odd = sorted(expected.keys() ^ tensors.keys())
         raise ModelError(f"{path.name}: the tensors do not fit the configuration ({', '.join(odd[:3])} ...)")
@@ -87,9 +98,6 @@ def read(path: Path) -> tuple[Network, Provenance]:
             )
         if not bool(torch.isfinite(value).all()):
             raise ModelError(f"{path.name}: {name} has values that are not finite")
-    network.load_state_dict(tensors)
-    network.eval().requires_grad_(False)
-    return network, header
 
 
 def _open(path: Path, tensors: bool) -> tuple[Provenance, dict[str, Tensor]]:
@@ -99,18 +107,24 @@ def _open(path: Path, tensors: bool) -> tuple[Provenance, dict[str, Tensor]]:
         with safe_open(path, framework="pt") as file:
             header: Mapping[str, str] = file.metadata() or {}
             found = {name: file.get_tensor(name) for name in file.keys()} if tensors else {}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise ModelError(f"{path.name} is not a readable weights file: {error}") from None
     if header.get("format") != FORMAT:
         raise ModelError(
             f"{path.name} holds tensors, but not those of a CHOP network (format "
-            f"{header.get('format')!r}, wanted {FORMAT!r}); wrap a model of your own with chop.from_torch"
+            f"{header.get('format')!r:.40}, wanted {FORMAT!r}); wrap a model of your own with chop.from_torch"
         )
     try:
-        config, training = json.loads(header["config"]), json.loads(header["training"])
-        return Provenance(config_from(config), dict(training)), found
-    except (KeyError, TypeError, ValueError) as error:
+        config, training = _table(header, "config"), _table(header, "training")
+        return Provenance(config_from(config), training), found
+    except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"{path.name}: its header cannot be read ({error})") from None
+
+
+def _table(header: Mapping[str, str], name: str) -> dict[str, Any]:
+    if len(header[name]) > LONGEST:
+        raise ValueError(f"its {name} has {len(header[name])} characters")
+    return dict(json.loads(header[name]))
 
 
 __all__ = ["BUNDLED", "FORMAT", "Provenance", "bundled", "find", "load", "provenance", "read", "save"]

@@ -198,7 +198,7 @@ def _curves(axes: Any, view: View) -> None:
 
 def _color(axes: Any, view: View, limits: tuple[float, float] | None) -> Any:
     (curve,) = view.curves
-    low, high = limits or (0.0, 1.0)
+    low, high = _settled(*(limits or (0.0, 1.0)))
     scale: dict[str, Any] = {"vmin": low, "vmax": high, "cmap": RAMP}
     _say_if_empty(axes, view.curves)
     laid_out = grid(curve) if view.form == "image" else None
@@ -250,3 +250,13 @@ def _limits(curves: list[Curve] | tuple[Curve, ...]) -> tuple[float, float] | No
         pad = 0.05 * abs(high) or 0.5
         return low - pad, high + pad
     return low, high
+
+
+def _settled(low: float, high: float) -> tuple[float, float]:
+    """Limits to four digits of their distance.
+
+    Each colour of a colour bar begins at a multiple of 1/256 between them, so the last bit of a limit, which
+    depends on the processor, would decide about some pixels.
+    """
+    step = 10.0 ** (math.floor(math.log10(high - low)) - 4)
+    return round(low / step) * step, round(high / step) * step

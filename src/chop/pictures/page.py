@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import base64
-import io
-import warnings
 from html import escape
-from typing import Any
 
 from chop.errors import ChopError
 from chop.pictures.drawing import draw_program
 from chop.pictures.figure import panel_figure, pens_used, places_shown, ramp
 from chop.pictures.palette import Pen
 from chop.pictures.panels import Panel, heading_of, panels_of
+from chop.pictures.rendering import small_png
 from chop.pictures.style import CSS
 from chop.text import parse
 from chop.trace import Step, Trace
+from chop.words import axes_of
 
 RESOLUTION = 150
 COLORS = 128
@@ -50,6 +49,7 @@ def _accounting(trace: Trace, query: int) -> str:
         ("examples", str(prompt.examples)),
         ("input", f"{prompt.inputs.points} points × {prompt.inputs.channels} ch"),
         ("answer", f"{prompt.at.shape[-2]} points × {prompt.outputs.channels} ch"),
+        ("axes", axes_of(prompt)),
         ("model evaluations", f"{trace.calls} a query"),
         ("rounds", str(trace.rounds)),
     ]
@@ -98,14 +98,15 @@ def _row(trace: Trace, step: Step, query: int) -> str:
 def _fields(panels: list[Panel], left_out: int) -> str:
     more = f"<p>{left_out} more steps are in the table but not drawn.</p>" if left_out else ""
     figures = "".join(_figure(panel) for panel in panels)
+    keys = "".join(f"<li>{pen_key(pen)} {escape(pen.label)}</li>" for pen in pens_used(panels))
     return (
-        f'<section><h2>The fields</h2><ul class="key">{"".join(_key(pen) for pen in pens_used(panels))}</ul>'
+        f'<section><h2>The fields</h2><ul class="key">{keys}</ul>'
         f'<div class="panels">{figures}</div>{more}</section>'
     )
 
 
-def _key(pen: Pen) -> str:
-    """A piece of line and what it means."""
+def pen_key(pen: Pen) -> str:
+    """A piece of the line that a pen draws, on paper."""
     places = places_shown(pen)
     length = 48 / len(places)
     dash = _DASHES.get(pen.dash, "")
@@ -115,8 +116,8 @@ def _key(pen: Pen) -> str:
         f'stroke-width="{pen.width * 1.4:g}" stroke-opacity="{pen.alpha:g}"{pattern}/>'
         for i, place in enumerate(places)
     )
-    drawn = f'<svg class="plot" width="48" height="12" aria-hidden="true">{lines}</svg>'
-    return f"<li>{drawn} {escape(pen.label)}</li>"
+    paper = "vertical-align:middle;margin-right:4px;background:#ffffff"
+    return f'<svg class="plot" style="{paper}" width="48" height="12" aria-hidden="true">{lines}</svg>'
 
 
 def _figure(panel: Panel) -> str:
@@ -129,18 +130,5 @@ def _figure(panel: Panel) -> str:
 
 
 def _png(panel: Panel) -> str:
-    """The panel as text of a data address; few colours, for a quarter of the size."""
-    import numpy as np
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from PIL import Image
-
-    figure = panel_figure(panel)
-    figure.set_dpi(RESOLUTION)
-    canvas: Any = FigureCanvasAgg(figure)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters the font lacks: the caption has them anyway
-        canvas.draw()
-    image = Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
-    packed = io.BytesIO()
-    image.quantize(COLORS).save(packed, format="png")
-    return base64.b64encode(packed.getvalue()).decode("ascii")
+    """The panel as text of a data address."""
+    return base64.b64encode(small_png(panel_figure(panel), RESOLUTION, COLORS)).decode("ascii")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chop.pictures.views import Curve, View, curve, is_lines, match, picture, views
 from chop.prompt import Field, Prompt
-from chop.trace import Stage, Step, Trace
+from chop.trace import Stage, Step, Trace, of_query
 
 MAX_PANELS = 24
 MAX_CURVES = 12
@@ -33,17 +33,28 @@ def panels_of(trace: Trace, query: int, limit: int = MAX_PANELS) -> tuple[list[P
     What is not told anew (a stage that was shown before) has no panel. Where there is no room, what
     happened inside held-out runs and deep inside the program goes first.
     """
-    look = _Look(trace, query)
+    look = _Look(trace.prompt, query)
     steps = [step for step in trace.stages() if look.is_shown(step)]
     order = sorted(
         range(len(steps)),
         key=lambda i: (steps[i].stage is not trace.root, look.extra(steps[i].stage), steps[i].depth, i),
     )
     kept = sorted(order[: max(limit - 1, 1)])
-    prompt = trace.prompt
+    shown = [prompt_panel(trace.prompt, query), *(look.panel(trace, steps[i]) for i in kept)]
+    return shown, len(steps) - len(kept)
+
+
+def prompt_panel(prompt: Prompt, query: int = 0) -> Panel:
+    """What one prompt of a batch shows and asks."""
+    look = _Look(prompt, query)
     heading = f"prompt: {prompt.examples} examples, {prompt.inputs.points} points"
-    first = Panel(heading, look.channel_words(prompt), tuple(look.prompt_views(prompt)))
-    return [first, *(look.panel(steps[i]) for i in kept)], len(steps) - len(kept)
+    return Panel(heading, look.channel_words(prompt), tuple(look.prompt_views(prompt)))
+
+
+def answer_panel(trace: Trace, query: int) -> Panel:
+    """The last moment of a run: its answer."""
+    *_, last = trace.stages()
+    return _Look(trace.prompt, query).panel(trace, last)
 
 
 def heading_of(step: Step) -> str:
@@ -53,10 +64,10 @@ def heading_of(step: Step) -> str:
 
 
 class _Look:
-    """One query of a trace."""
+    """One query of the prompt with which a run begins."""
 
-    def __init__(self, trace: Trace, query: int) -> None:
-        self.trace = trace
+    def __init__(self, root: Prompt, query: int) -> None:
+        self.root = root
         self.query = query
 
     def is_shown(self, step: Step) -> bool:
@@ -66,11 +77,11 @@ class _Look:
 
     def extra(self, stage: Stage) -> int:
         """How many pairs are held out on the way to this stage."""
-        return len(stage.prompt.batch) - len(self.trace.prompt.batch)
+        return len(stage.prompt.batch) - len(self.root.batch)
 
-    def panel(self, step: Step) -> Panel:
+    def panel(self, trace: Trace, step: Step) -> Panel:
         heading = heading_of(step)
-        found = self.trace.describe(step, self.query).removeprefix(heading).removeprefix(": ")
+        found = trace.describe(step, self.query).removeprefix(heading).removeprefix(": ")
         extra = "; ".join(words for words in (found, self._where(step)) if words)
         return Panel(heading, extra, tuple(self._views(step)), step)
 
@@ -172,7 +183,7 @@ class _Look:
 
     def _flat(self, tensor: Tensor, trailing: int) -> Tensor:
         """This query's part with one leading axis for everything that was held out."""
-        mine = self.trace.at_query(tensor, self.query)
+        mine = of_query(tensor, self.root.batch, self.query)
         return mine.reshape(-1, *mine.shape[mine.ndim - trailing :])
 
 

@@ -35,7 +35,6 @@ tr.again { color: var(--quiet); }
 tr.answer td:first-child { font-weight: 600; }
 .key { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 22px; margin: 0 0 14px; padding: 0;
   font-size: 0.85rem; }
-.key svg { vertical-align: middle; margin-right: 4px; background: #ffffff; }
 .panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 340px), 1fr)); gap: 18px; }
 figure { margin: 0; min-width: 0; display: flex; flex-direction: column; justify-content: space-between;
   break-inside: avoid; }

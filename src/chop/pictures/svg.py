@@ -21,12 +21,13 @@ _DARK = (
 )
 
 
-def as_svg(layout: Layout, title: str) -> str:
-    """The picture; ``title`` is what it says to those who do not see it."""
+def as_svg(layout: Layout, title: str, css: str = "") -> str:
+    """The picture; ``title`` is what it says to those who do not see it, ``css`` its place on a page."""
     width, height = _n(layout.width), _n(layout.height)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chop-drawing" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" aria-label={quoteattr(title)}>',
+        f'width="{width}" height="{height}" role="img" aria-label={quoteattr(title)}'
+        + (f" style={quoteattr(css)}>" if css else ">"),
         f"<title>{escape(title)}</title>",
         f"<style>{_DARK}</style>",
         f'<rect class="chop-paper" width="{width}" height="{height}" fill="{PAPER}"/>',

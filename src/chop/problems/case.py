@@ -12,6 +12,7 @@ from torch import Tensor
 
 from chop.problems.errors import ProblemError
 from chop.prompt import Field, Prompt
+from chop.words import array, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,10 @@ class Case:
                 f"the target's mask must be bool {tuple(self.target.shape)}, "
                 f"not {self.mask.dtype} {tuple(self.mask.shape)}"
             )
+
+    def __repr__(self) -> str:
+        facts = {"questions": str(len(self)), "target": array(self.target), "prompt": repr(self.prompt)}
+        return shown("Case", facts)
 
     def __len__(self) -> int:
         return int(self.target.shape[0])

@@ -13,12 +13,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import torch
 from torch import Tensor
 
 from chop.atomic import NewHdf5, whole
+from chop.errors import PromptError
+from chop.guards.bounds import check_size
+from chop.guards.hdf5 import chunk, claimed, held, is_hdf5, open_hdf5, reading
 from chop.problems.case import Case
 from chop.problems.errors import DataError
 from chop.prompt import Axis, Field, Graph, Prompt
@@ -147,20 +149,29 @@ class CaseFile:
         self.path = Path(path)
         if not self.path.is_file():
             raise DataError(f"there is no file {self.path}")
+        if not is_hdf5(self.path):
+            raise DataError(f"{self.path} is not an HDF5 file, or only a part of one")
+        self._file, self._data = open_hdf5(self.path, DataError)
         try:
-            self._file = h5py.File(self.path, "r")
-        except OSError:
-            raise DataError(f"{self.path} is not an HDF5 file, or only a part of one") from None
-        attributes = self._file.attrs
+            with reading(self.path, DataError):
+                self._begin(self._file.attrs)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, attributes: Any) -> None:
         if attributes.get("format") != FORMAT or attributes.get("version") != VERSION:
-            self._file.close()
             raise DataError(f"{self.path} is not a data set of cases (format {FORMAT!r}, version {VERSION})")
         if not attributes.get("complete"):
-            self._file.close()
             raise DataError(f"{self.path} was not written to its end; make it again")
-        self.settings: dict[str, Any] = json.loads(attributes["settings"])
+        self.settings: dict[str, Any] = dict(json.loads(attributes["settings"]))
         self.command = str(attributes["command"])
         self._rows = int(attributes["rows"])
+        size = self.path.stat().st_size
+        for name, data in self._data.items():
+            check_size(f"{self.path}: {name}", claimed(data), held(data), chunk(data), size, DataError)
+            if not data.attrs.get("shared") and data.shape[:1] != (self._rows,):
+                raise DataError(f"{self.path}: {name} has not the {self._rows} rows it should; make it again")
 
     def __len__(self) -> int:
         return self._rows
@@ -189,32 +200,40 @@ class CaseFile:
         first, last, _ = slice(start, stop).indices(len(self))
         if first >= last:
             raise DataError(f"{self.path} has rows 0..{len(self) - 1}, not {start}..{stop}")
+        try:
+            with reading(self.path, DataError):
+                return self._case(first, last)
+        except PromptError as error:
+            raise DataError(f"{self.path}: {error}") from None
 
+    def _case(self, first: int, last: int) -> Case:
         def take(name: str) -> Tensor:
-            stored = self._file[name]
+            stored = self._data[name]
             return torch.from_numpy(stored[...] if stored.attrs.get("shared") else stored[first:last])
 
+        def optional(name: str) -> Tensor | None:
+            return take(name) if name in self._data else None
+
         def field(name: str) -> Field:
-            mask = take(f"{name}/mask") if f"{name}/mask" in self._file else None
-            return Field(take(f"{name}/coords"), take(f"{name}/values"), mask)
+            return Field(take(f"{name}/coords"), take(f"{name}/values"), optional(f"{name}/mask"))
 
         axes = tuple(Axis(name, period) for name, period in self.settings["axes"])
-        rows = self._file.get("rows", {})
+        rows = {name: data[first:last] for name, data in self._data.items() if name.startswith("rows/")}
         return Case(
             prompt=Prompt(
                 inputs=field("inputs"),
                 outputs=field("outputs"),
                 query=field("query"),
                 at=take("at"),
-                graph=Graph(take("graph"), take("at").shape[-2]) if "graph" in self._file else None,
+                graph=Graph(take("graph"), take("at").shape[-2]) if "graph" in self._data else None,
                 axes=axes,
                 times=take("times"),
             ),
             target=take("target"),
-            trajectory=take("trajectory") if "trajectory" in self._file else None,
+            trajectory=optional("trajectory"),
             meta={name: value for name, value in self.settings.items() if name != "axes"},
-            rows={name: rows[name][first:last] for name in rows},
-            mask=take("mask") if "mask" in self._file else None,
+            rows={name.removeprefix("rows/"): values for name, values in rows.items()},
+            mask=optional("mask"),
         )
 
 

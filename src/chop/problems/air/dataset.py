@@ -8,11 +8,14 @@ there the table counts, as in KnowAir-V2.
 from __future__ import annotations
 
 import csv
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chop.guards.bounds import unfolded
+from chop.guards.hdf5 import check_hdf5, is_hdf5, reading
 from chop.problems.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,6 +36,17 @@ def open_dataset(
     """
     path, region = locate(Path(folder_or_file), name)
     data = _opened(path)
+    try:
+        with reading(path, DataError):
+            return _checked(data, path, region, stations_csv)
+    except BaseException:
+        data.close()
+        raise
+
+
+def _checked(
+    data: xarray.Dataset, path: Path, region: str, stations_csv: str | Path | None
+) -> xarray.Dataset:
     missing = [dim for dim in DIMS if dim not in data.dims]
     if missing:
         raise DataError(f"{path.name} has dims {', '.join(map(str, data.dims))}; it needs time and station")
@@ -40,7 +54,7 @@ def open_dataset(
     places = None if table is None else read_stations(table)
     stations = _station_ids(data, path.name, places)
     lon, lat = _places(data, path.name, stations, places, table)
-    _check_times(data, path.name)
+    _check_times(data, path)
     data = data.assign_coords(
         station=np.array(stations), lon=(("station",), lon), lat=(("station",), lat)
     ).transpose(*DIMS, ...)
@@ -106,17 +120,28 @@ def require_xarray() -> Any:
 
 
 def _opened(path: Path) -> xarray.Dataset:
+    read = require_xarray().open_dataset
+    # NetCDF-4 is HDF5 and read by h5netcdf; for anything else xarray may know somebody.
+    engine = "h5netcdf" if is_hdf5(path) else None
+    if engine is not None:
+        check_hdf5(path, DataError)
+        _check_dimensions(path)
     try:
-        opened: xarray.Dataset = require_xarray().open_dataset(path, engine=_engine(path))
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path} cannot be read as NetCDF: {error}") from None
+        opened: xarray.Dataset = read(path, engine=engine)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ImportError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise DataError(f"{path} cannot be read as NetCDF: {reason}") from None
     return opened
 
 
-def _engine(path: Path) -> str | None:
-    """NetCDF-4 is HDF5 and read by h5netcdf; for anything else xarray may know somebody."""
-    with path.open("rb") as file:
-        return "h5netcdf" if file.read(8) == b"\x89HDF\r\n\x1a\n" else None
+def _check_dimensions(path: Path) -> None:
+    """h5netcdf fills variables up to the lengths of their dimensions, which may be any numbers."""
+    import h5netcdf
+
+    with reading(path, DataError), h5netcdf.File(path, "r", phony_dims="access") as file:
+        for name, variable in file.variables.items():
+            if 8 * prod(variable.shape) > unfolded(path.stat().st_size):
+                raise DataError(f"{path}: {name} is to be filled up to {variable.shape}; write it again")
 
 
 def _table_beside(path: Path, region: str) -> Path | None:
@@ -165,10 +190,12 @@ def _places(
             )
         where = np.array([places[station] for station in stations], dtype=np.float64)
         lon, lat = where[:, 0], where[:, 1]
-    elif "lon" in data.variables and "lat" in data.variables:
+    elif all(axis in data.variables and data[axis].dims == ("station",) for axis in ("lon", "lat")):
         lon, lat = (np.asarray(data[axis].values, dtype=np.float64) for axis in ("lon", "lat"))
     else:
-        raise DataError(f"{file} has no lon and lat, and there is no stations_<region>.csv beside it")
+        raise DataError(
+            f"{file} has no lon and lat of its stations, and there is no stations_<region>.csv beside it"
+        )
     lost = ~(np.isfinite(lon) & np.isfinite(lat) & (np.abs(lat) <= 90) & (np.abs(lon) <= 360))
     if lost.any():
         names = [stations[i] for i in np.flatnonzero(lost)]
@@ -176,7 +203,8 @@ def _places(
     return lon, lat
 
 
-def _check_times(data: xarray.Dataset, file: str) -> None:
+def _check_times(data: xarray.Dataset, path: Path) -> None:
+    file = path.name
     times = data["time"].values if "time" in data.coords else None
     if times is None or times.dtype.kind != "M":
         raise DataError(f"{file} has no times: its coordinate 'time' must decode to dates")
@@ -193,6 +221,10 @@ def _check_times(data: xarray.Dataset, file: str) -> None:
         raise DataError(f"{file} has duplicated times, first {at}; keep one row an hour")
     if steps.size and np.median(steps / HOUR) > 1:
         raise DataError(f"{file} is not hourly: most of its rows are {np.median(steps / HOUR):g} h apart")
+    # Hours that are absent become rows: two distant ones would make millions.
+    hours = 1 + int(steps.sum() / HOUR) if steps.size else 1
+    if 4 * hours * data.sizes["station"] * len(data.data_vars) > unfolded(path.stat().st_size):
+        raise DataError(f"{file} has {times.size} times in {hours:,} hours; split it where hours are absent")
 
 
 def _text(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chop.guards.hdf5 import reading
 from chop.problems.air.dataset import DIMS, HOUR, open_dataset, require_xarray
 from chop.problems.errors import DataError
 
@@ -89,7 +90,7 @@ def load_region(
     everything there is is taken, and the two scored pollutants must be there. Hours absent from the file
     become rows of NaN; infinite values and negative concentrations count as not observed.
     """
-    with open_dataset(folder_or_nc, name, stations_csv) as data:
+    with open_dataset(folder_or_nc, name, stations_csv) as data, reading(folder_or_nc, DataError):
         region = str(data.attrs["region"])
         wanted = _wanted(data, region, channels)
         times, rows = _hourly(data["time"].values)

@@ -23,7 +23,10 @@ def trace_account(trace: Trace, query: int = 0) -> dict[str, Any]:
     answer = trace.at_query(trace.root.values, query)
     return {
         "program": trace.program,
+        "query": query,
         "examples": trace.prompt.examples,
+        "axes": [{"name": axis.name, "period": axis.period} for axis in trace.prompt.axes or ()],
+        "assumed": trace.prompt.assumed,
         "calls": trace.calls,
         "rounds": trace.rounds,
         "error": None if trace.error is None else float(trace.at_query(trace.error, query)),

@@ -1,0 +1,1 @@
+"""What stands between the library and files that anyone may have written."""
