@@ -114,7 +114,7 @@ def predict(
     run, lasting = run_of(questions, program, model, model_name, validate, size)
     with Kept(target, run, questions.answer_shape, questions.dtype, restart, lasting) as kept:
         resumed = len(kept)
-        if not kept.delivered():
+        if not kept.delivered:
             refuse(target, FileError, overwrite)
             if resumed < len(questions):
                 with _pool(questions, program, model, validate, workers, executor) as pool:
