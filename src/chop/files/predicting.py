@@ -89,9 +89,9 @@ def predict(
     """Answer every question of a file; memory is bounded by ``batch`` questions for each worker.
 
     ``program`` may be given by its text or its name, ``model`` is a model or what `choose_model` takes.
-    ``out`` appears when all is done. Until then what is done is kept beside it, and the same call goes on from
-    there, unless ``restart`` is asked for; for that a model that is neither a source nor a torch module needs
-    a ``model_name``. A question that cannot be answered is marked; with ``strict`` the first of them is
+    ``out`` appears when all is done. Until then what is done is kept beside it, and the same call goes on
+    from there, unless ``restart`` is asked for; for that a model that is neither a source nor a torch module
+    needs a ``model_name``. A question that cannot be answered is marked; with ``strict`` the first of them is
     raised. ``executor`` is ``"inline"`` (the usual for one worker), ``"processes"`` or ``"ray"``; 0 workers
     means one for each core. ``progress`` hears how many of how many questions are done.
     """
