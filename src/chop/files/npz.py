@@ -101,7 +101,9 @@ class NpzArray:
         try:
             with tempfile.TemporaryFile() as file:
                 file.truncate(wanted)
-                if hasattr(os, "posix_fallocate"):  # where a mapped file finds the disk full, a process is killed
+                if hasattr(
+                    os, "posix_fallocate"
+                ):  # a disk that is full under a mapped file kills the process
                     os.posix_fallocate(file.fileno(), 0, wanted)
                 return np.memmap(file, self.dtype, "r+", shape=shape)
         except OSError as error:
