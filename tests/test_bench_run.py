@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from chop.bench.work import Job, Setting, evaluate, fingerprint
 from chop.icon.config import IconConfig
 from chop.icon.network import Icon
 from chop.icon.weights import save
+from small_disk import small_disk
 
 SMALL = {"width": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 
@@ -169,13 +169,8 @@ def test_two_networks_for_one_problem_are_refused(weights, tmp_path):
 def test_a_full_disk_is_a_sentence_and_loses_nothing(weights, tmp_path):
     out = tmp_path / "out"
     bench = asked(weights, out, groups=("main",))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, before[1]))
-    try:
-        with pytest.raises(BenchError, match="everything before is kept"):
-            run(bench)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with small_disk(6000), pytest.raises(BenchError, match="everything before is kept"):
+        run(bench)
     kept = (out / FILE).read_bytes()
     assert len(kept) <= 6000
     assert kept.endswith(b"\n")

@@ -17,6 +17,7 @@ from chop.cli import app
 from chop.exits import run
 from chop.icon.weights import BUNDLED
 from question_files import arrays, write_hdf5, write_npz
+from small_disk import SMALL_DISK
 
 ASK = ("--model", "conservation", "--program", "icon", "--out", "a.h5")
 
@@ -178,10 +179,6 @@ def process(*arguments, before="", **options):
     )
 
 
-SMALL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
-"""A process whose files may not grow: the system answers a write as it does on a full disk."""
-
-
 FILLING = {
     "HDF5": ("predict", "q.h5", "-m", "mfc", "-p", "mean_output", "-o", "a.h5"),
     "npz": ("predict", "q.h5", "-m", "mfc", "-p", "mean_output", "-o", "a.npz"),
@@ -192,7 +189,7 @@ FILLING = {
 @pytest.mark.parametrize("command", FILLING.values(), ids=FILLING)
 def test_a_full_disk(command, tmp_path):
     write_hdf5(tmp_path / "q.h5", arrays(n=40, points=500))
-    asked = process(*command, before=SMALL_DISK, cwd=tmp_path)
+    asked = process(*command, before=SMALL_DISK.format(20_000), cwd=tmp_path)
     _, told = asked.communicate(timeout=120)
     wanted = f"chop: {command[-1]} cannot be written: File too large; make room and repeat the command\n"
     assert (asked.returncode, told) == (2, wanted)

@@ -230,6 +230,29 @@ def test_slow_and_endless_answers_are_cut():
         chat(server).ask([])
 
 
+def silent(handler):
+    """Takes a question and says nothing."""
+    time.sleep(2)
+
+
+def half(handler):
+    """Promises nothing, sends a little, and then waits: what was read would end anywhere."""
+    handler.send_response(200)
+    handler.end_headers()
+    handler.wfile.write(b'{"choices": ')
+    handler.wfile.flush()
+    time.sleep(2)
+
+
+@pytest.mark.parametrize("answer", [drip(2), silent, half], ids=["drip", "silent", "half"])
+def test_our_own_time_out_is_called_by_its_name(answer):
+    with (
+        ChatServer(answer) as server,
+        pytest.raises(ChatError, match=r"did not answer: no answer within 0\.3 s$"),
+    ):
+        chat(server, timeout=0.3, attempts=1).ask([])
+
+
 def test_nobody_there_is_a_sentence():
     with pytest.raises(ChatError, match=r"at 127\.0\.0\.1 did not answer: ConnectionRefusedError"):
         Chat("http://127.0.0.1:9/v1", "m", sleep=lambda seconds: None).ask([])
@@ -309,6 +332,40 @@ def test_the_token_budget_is_kept_over_sessions(tmp_path):
         evolve(TOY, 61, out=tmp_path, agents="llm,mutator", proposers={"llm": model}, guidance="begin")
         assert len(server.requests) == 2, "100 tokens each, and 150 were allowed"
         assert LanguageModel(chat(server), tmp_path).tokens == 200
+
+
+@pytest.mark.parametrize("agents", ["llm", "llm,llm,llm,llm", "llm,mutator"])
+def test_a_model_that_repeats_itself_is_not_asked_for_ever(tmp_path, agents):
+    """Questions are bounded by the new programs they bring; whoever runs the search is told."""
+    with ChatServer(answers()) as server:
+        found, said = search(server, tmp_path, budget=49, agents=agents)
+    fruitful = len({c.iteration for c in found.state.candidates if c.move == "llm"})
+    assert len(server.requests) <= Budget().fruitless * (fruitful + 1)
+    assert said == [
+        "the language model at 127.0.0.1 gave no new program 5 times in a row: it is not asked again"
+    ]
+    notes = [r["notes"].get("problem") for r in Journal(tmp_path, None).records if r["kind"] == "said"]
+    assert notes[-1] == "not asked after too many answers without a new program"
+
+
+def test_a_model_that_has_something_new_now_and_then_is_asked_on(tmp_path):
+    script = (
+        ["nothing"] * 4 + ["PROGRAM: flip | icon"] + ["nothing"] * 4 + ["PROGRAM: correct(icon)", "nothing"]
+    )
+    with ChatServer(*script) as server:
+        _, said = search(server, tmp_path, budget=61, agents="llm")
+    assert len(server.requests) == 10 + Budget().fruitless
+    assert len(said) == 1
+
+
+def test_a_search_that_ends_early_says_so(tmp_path):
+    said = []
+    with ChatServer("nothing") as server:
+        model = LanguageModel(chat(server), tmp_path)
+        evolve(
+            TOY, 61, out=tmp_path, agents="llm", proposers={"llm": model}, guidance="begin", show=said.append
+        )
+    assert said == ["30 races in a row proposed nothing new: the search ends after 1 candidates"]
 
 
 def test_usage_may_be_missing_or_a_lie():

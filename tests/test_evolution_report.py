@@ -12,6 +12,7 @@ import pytest
 
 import chop
 from chop.cli import main
+from chop.evolution.errors import EvolutionError
 from chop.evolution.findings import findings
 from chop.evolution.journal import FILE
 from chop.evolution.report import write
@@ -103,12 +104,51 @@ def test_ctrl_c_is_an_ordinary_end(tmp_path):
     assert "Traceback" not in err
 
 
+def test_a_file_that_exists_is_not_written_over(run, tmp_path):
+    asked = ("--task", TOY, "--budget", "13", "--executor", "inline", "--out", "here", "--export")
+    (tmp_path / "best.txt").write_text("an older winner\n")
+    code, _, err = run(*asked, "best.txt")
+    assert code == 2
+    assert "best.txt exists already" in err
+    assert not (tmp_path / "here").exists(), "it is said before the search begins"
+    assert (tmp_path / "best.txt").read_text() == "an older winner\n"
+    assert run(*asked, "best.txt", "--force")[0] == 0
+    chop.parse((tmp_path / "best.txt").read_text().strip())
+    assert run(*asked, "here/best.txt")[0] == 0, "into a folder that is made"
+    assert not list(tmp_path.rglob("*.partial"))
+    assert run(*asked, "here")[0] == 2
+
+
+def test_a_winner_is_saved_whole_and_not_over_another(evolved, tmp_path):
+    path = evolved.save(tmp_path / "new" / "best.txt")
+    with pytest.raises(EvolutionError, match="exists already"):
+        evolved.save(path)
+    assert evolved.save(path, overwrite=True).read_text() == f"{evolved.winner.text}\n"
+    with pytest.raises(EvolutionError, match="cannot be written"):
+        evolved.save(path / "below.txt")
+
+
+def test_a_winner_without_the_model_is_said(run, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        f"from pathlib import Path\nexec(Path({TOY!r}).read_text())\nimport dataclasses\n"
+        "task = dataclasses.replace(task, model=lambda prompt: 100 + 0 * prompt.query.values)\n"
+    )
+    asked = ("--budget", "25", "--executor", "inline", "--agents", "random")
+    code, out, err = run("--task", "mine.py", *asked, "--out", "own")
+    assert code == 0, err
+    assert "it never calls the model" in out
+    assert "never calls the model" in (tmp_path / "own" / "report.html").read_text(encoding="utf-8")
+    assert "never calls the model" not in run("--task", TOY, *asked[:4], "--out", "toy")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--task", "weather"), "no task 'weather'"),
         (("--task", TOY, "--agents", "wizard"), "no agent wizard"),
         (("--task", TOY, "--agents", "llm"), "--llm-url"),
+        (("--task", TOY, "--llm-url", "http://localhost:1/v1"), "nobody asks it: add llm to --agents"),
+        (("--task", TOY, "--llm-model", "m", "--agents", "tuner"), "nobody asks it: add llm to --agents"),
         (("--task", TOY, "--agents", "llm", "--llm-url", "ftp://x", "--llm-model", "m"), "https://host/v1"),
     ],
 )

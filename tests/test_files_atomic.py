@@ -146,6 +146,7 @@ def test_hdf5_written_through_it_is_hdf5(tmp_path):
 
 FULL = """
 import resource, sys
+sys.dont_write_bytecode = True
 from pathlib import Path
 import numpy as np
 from chop.atomic import NewHdf5

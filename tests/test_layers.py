@@ -60,7 +60,7 @@ FILES = [
 THIRD_PARTY = {"torch", "numpy"}
 STOREYS = [
     set(LADDER),
-    {"atomic", "exits", "guards", "lines", "processes", "terminal"},
+    {"atomic", "exits", "fingerprint", "guards", "lines", "processes", "terminal", "wellformed"},
     {"pictures", "pool", "problems", "testing"},
     {"icon"},
     {"bench", "demo", "evolution", "files"},

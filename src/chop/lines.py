@@ -6,16 +6,19 @@ where it is and read as None. One process writes at a time.
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import json
 import os
 import zlib
 from collections.abc import Iterable, Mapping
 from io import FileIO
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from chop.errors import ChopError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 
 def line_of(content: Mapping[str, Any]) -> bytes:
@@ -31,9 +34,13 @@ def read_line(line: bytes) -> Any:
     try:
         if int(line[:8], 16) != zlib.crc32(line[9:]):
             return None
-        return json.loads(line[9:])
-    except ValueError:
+        return json.loads(line[9:], parse_constant=_refuse)
+    except (ValueError, RecursionError):
         return None
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
 
 
 class Lines:
@@ -46,25 +53,31 @@ class Lines:
         self.path = path
         self._error = error
         self._file: FileIO | None = None
+        real = path.resolve()  # one file has one lock, whatever links lead to it
+        self._lock = real.with_name(f".{real.name}.lock")
+        self._held: BaseFileLock | None = None
         try:
             if writing:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._opened()
+                self._held = self._locked()
+                self._file = path.open("a+b", buffering=0)
             self.contents = self._read()
         except OSError as problem:
             self.close()
             raise error(f"{path}: {problem.strerror or problem}") from None
 
-    def _opened(self) -> FileIO:
-        file = self.path.open("a+b", buffering=0)
+    def _locked(self) -> BaseFileLock:
+        """The system's lock on a file beside, which ends with this process, however that ends."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self._lock, timeout=0, thread_local=False)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
+            lock.acquire()
+        except Timeout:
             raise self._error(
                 f"another process is writing to {self.path.parent}; wait or use another folder"
             ) from None
-        return file
+        return lock
 
     def _read(self) -> list[Any]:
         """The contents of all whole lines, None for damaged ones."""
@@ -96,6 +109,12 @@ class Lines:
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self._held is not None:
+            # While it is held: who waits for a file that is gone begins anew, and nobody finds it in the way.
+            with contextlib.suppress(OSError):
+                self._lock.unlink(missing_ok=True)
+            self._held.release()
+            self._held = None
 
 
 class KeepsLines:

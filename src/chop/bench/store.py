@@ -13,12 +13,35 @@ from typing import Any
 
 from chop.bench.errors import BenchError
 from chop.lines import KeepsLines, Lines
+from chop.wellformed import Shape, list_of, number, optional, present, text, whole, wrong
 
 FORMAT = "chop-bench-1"
 FILE = "cases.jsonl"
 Record = dict[str, Any]
 Key = tuple[str, str, int, int]
 """Condition, method, and the batch (first, last + 1) in which a case was answered."""
+
+
+_MODEL: Shape = {"model": text, "sha256": text, "file": text}
+_CASE: Shape = {
+    "condition": text, "method": text, "batch": list_of(whole, 2), "index": whole, "error": optional(number),
+    "calls": whole, "ms": number,
+}  # fmt: skip
+
+
+_MAYBE: Shape = {"curve": list_of(optional(number)), "in_context": optional(number)}
+
+
+def _shape(content: Any) -> Shape:
+    model = isinstance(content, dict) and "model" in content
+    return _MODEL if model else {**_CASE, **present(content, _MAYBE)}
+
+
+def fitting(content: Any, shape: Shape, what: str) -> None:
+    """Say what is the matter with a line that has not the shape it should have."""
+    problem = wrong(content, shape)
+    if problem:
+        raise BenchError(f"{what}: it has {problem}; use another folder")
 
 
 @dataclass(frozen=True)
@@ -39,6 +62,7 @@ class Store(KeepsLines):
         self.names: dict[str, str] = {}
         self.damaged = 0
         self._cases: dict[Key, dict[int, Record]] = {}
+        self._steps: dict[tuple[str, str], int] = {}
         if about is None and not self.path.exists():
             raise BenchError(f"{self.folder} holds no benchmark ({FILE} is missing)")
         self._lines = Lines(self.path, BenchError, writing=about is not None)
@@ -59,21 +83,34 @@ class Store(KeepsLines):
             raise BenchError(f"{self.path} does not begin like a benchmark; use another folder")
         if head["format"] != FORMAT:
             raise BenchError(f"{self.folder} holds a benchmark of format {head['format']!r}, not {FORMAT!r}")
+        fitting(head, {"version": text, "seed": whole}, f"{self.path} does not begin like a benchmark")
         found = About(head["version"], head["seed"])
         if wanted is not None and found != wanted:
             raise BenchError(
                 f"{self.folder} holds results of version {found.version}, seed {found.seed}; this is version "
                 f"{wanted.version}, seed {wanted.seed}: use another folder"
             )
-        for content in rest:
-            if not isinstance(content, dict):
+        for line, content in enumerate(rest, start=2):
+            if content is None:
                 self.damaged += 1
-            elif "model" in content:
+                continue
+            what = f"{self.path}, line {line} is no result"
+            fitting(content, _shape(content), what)
+            if "model" in content:
                 self.models[content["model"]] = content["sha256"]
                 self.names[content["model"]] = content["file"]
-            else:
+            elif self._fits(content):
                 self._keep(content)
+            else:
+                raise BenchError(f"{what}: it does not fit the others; use another folder")
         return found
+
+    def _fits(self, record: Record) -> bool:
+        """Whether a case belongs to its batch, and its curve beside those of its kind."""
+        first, end = record["batch"]
+        steps = len(record.get("curve", ()))
+        kind = record["condition"], record["method"]
+        return first <= record["index"] < end and self._steps.setdefault(kind, steps) == steps
 
     def use_model(self, problem: str, sha256: str, file: str) -> None:
         """Note which network answers a problem; it must be the one that answered before."""
@@ -116,4 +153,4 @@ def _key(record: Record) -> Key:
     return record["condition"], record["method"], first, end
 
 
-__all__ = ["FILE", "FORMAT", "About", "Record", "Store"]
+__all__ = ["FILE", "FORMAT", "About", "Record", "Store", "fitting"]

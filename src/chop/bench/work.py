@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +16,7 @@ from chop import metrics
 from chop.bench.conditions import PROMPTS_VALIDATED, Condition, Entry
 from chop.bench.errors import BenchError
 from chop.bench.store import Record
+from chop.fingerprint import of_network
 from chop.forecast import rollout
 from chop.icon.station_network import StationIcon
 from chop.icon.weights import load
@@ -76,10 +75,7 @@ def _network(path: str, digest: str) -> Icon:
 def fingerprint(path: str | Path) -> str:
     """The SHA-256 of a network: its shape and its weights, not what else the file says about itself."""
     network = load(Path(path))
-    digest = hashlib.sha256(json.dumps(network.config.to_dict(), sort_keys=True).encode())
-    for name, value in sorted(network.state_dict().items()):
-        digest.update(name.encode() + value.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    return of_network(network.config.to_dict(), network)
 
 
 def jobs_of(entries: Sequence[Entry], done: Callable[[Job], bool]) -> list[Job]:

@@ -1,9 +1,9 @@
 """One question to a language model over HTTP, with everything that can go wrong bounded.
 
 Any address that speaks the chat-completions protocol of OpenAI will do. The key comes from the environment
-and goes into one header, nowhere else: what is raised, logged or stored passes through `Chat.clean`. No
-redirect is followed, so the key never travels to another host. Time, size and number of attempts are
-limited.
+and goes into one header, nowhere else: what is raised, logged or stored passes through `Chat.clean` before
+anything is cut off. No redirect is followed, so the key never travels to another host. Time, size and
+number of attempts are limited.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from chop.evolution.errors import EvolutionError
+from chop.evolution.secrets import Secret
 
 KEYS = ("CHOP_LLM_KEY", "OPENAI_API_KEY")
 """Environment variables that may hold the key; the first that is set counts. A local server needs none."""
 MAX_ANSWER = 256 * 1024
 """Bytes of an answer that are read; a longer one is refused."""
+
+SHOWN = 200
+"""Characters of a refusal that are passed on."""
 
 Message = Mapping[str, str]
 
@@ -84,10 +88,16 @@ class Chat:
         self._key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "")
         if not self._key.isascii() or any(character.isspace() for character in self._key):
             raise EvolutionError("the key in the environment is not one: it has spaces or odd characters")
+        self._secret = Secret(self._key)
 
     def clean(self, text: str) -> str:
         """A text without the key, in case somebody echoes it."""
-        return text.replace(self._key, "[key]") if self._key else text
+        return self._secret.removed(text)
+
+    def _shown(self, text: str) -> str:
+        """The beginning of what a server or the system says, fit for a terminal."""
+        words = "".join(letter if letter.isprintable() else " " for letter in self.clean(text))
+        return words[:SHOWN].strip()
 
     def ask(self, messages: Sequence[Message]) -> Reply:
         """The answer, after as many attempts as are allowed; waits longer after each failure."""
@@ -103,9 +113,7 @@ class Chat:
                 wait = 2.0**attempt * random.uniform(0.5, 1.0)
             if attempt + 1 < self._attempts:
                 self._sleep(min(wait, self._patience))
-        raise ChatError(
-            self.clean(f"the language model at {self.host} did not answer: {problem[:200]}")
-        ) from None
+        raise ChatError(f"the language model at {self.host} did not answer: {self._shown(problem)}") from None
 
     def _once(self, messages: Sequence[Message]) -> Reply:
         body = json.dumps(
@@ -120,7 +128,7 @@ class Chat:
         if status in (408, 409, 429) or status >= 500:
             raise _TryAgainError(f"status {status}", _seconds(retry_after))
         if status != 200:
-            said = self.clean(answer[:200].decode("utf-8", "replace"))
+            said = self._shown(answer.decode("utf-8", "replace"))
             raise ChatError(f"the language model at {self.host} refused: status {status}: {said}")
         return _reply(answer)
 
@@ -129,22 +137,36 @@ class Chat:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         connection = self._connection()
-        connection.connect()
-        # A server may drip one byte a second and never run into a socket's own time-out.
-        stop = threading.Timer(self._timeout, _cut, [connection.sock])
-        stop.daemon = True
-        stop.start()
+        late = threading.Event()
         try:
-            path = f"{self._parts.path.rstrip('/')}/chat/completions"
-            connection.request("POST", path, body, headers)
-            response = connection.getresponse()
-            answer = response.read(MAX_ANSWER + 1)
-            if len(answer) > MAX_ANSWER:
-                raise ChatError(f"the language model at {self.host} answers more than {MAX_ANSWER} bytes")
-            return response.status, response.getheader("Retry-After"), answer
+            connection.connect()
+            # A server may drip one byte a second and never run into a socket's own time-out.
+            stop = threading.Timer(self._timeout, _cut, [connection.sock, late])
+            stop.daemon = True
+            stop.start()
+            try:
+                return self._exchanged(connection, body, headers, late)
+            finally:
+                stop.cancel()
+        except (OSError, http.client.HTTPException) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                raise _TryAgainError(f"no answer within {self._timeout:g} s") from None
+            raise
         finally:
-            stop.cancel()
             connection.close()
+
+    def _exchanged(
+        self, connection: http.client.HTTPConnection, body: bytes, headers: Message, late: threading.Event
+    ) -> tuple[int, str | None, bytes]:
+        path = f"{self._parts.path.rstrip('/')}/chat/completions"
+        connection.request("POST", path, body, dict(headers))
+        response = connection.getresponse()
+        answer = response.read(MAX_ANSWER + 1)
+        if late.is_set():  # what was read may end anywhere
+            raise TimeoutError
+        if len(answer) > MAX_ANSWER:
+            raise ChatError(f"the language model at {self.host} answers more than {MAX_ANSWER} bytes")
+        return response.status, response.getheader("Retry-After"), answer
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._parts.scheme == "https":
@@ -154,8 +176,9 @@ class Chat:
         return http.client.HTTPConnection(self.host, self._parts.port, timeout=self._timeout)
 
 
-def _cut(sock: socket.socket) -> None:
+def _cut(sock: socket.socket, late: threading.Event) -> None:
     """End a conversation from outside; whoever reads gets less than was promised."""
+    late.set()
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
 

@@ -56,6 +56,7 @@ def evolve(
     llm_timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait for an answer.")] = 120.0,
     llm_tokens: Annotated[int, typer.Option(min=1, help="Tokens language models may use.")] = 500_000,
     export: Annotated[Path | None, typer.Option(help="Write the winner's text to this file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace that file if it exists.")] = False,
 ) -> None:
     """Search for a program around a frozen model: agents propose, races decide, a journal remembers.
 
@@ -69,43 +70,55 @@ def evolve(
     from chop.evolution.errors import EvolutionError
     from chop.evolution.report import write
     from chop.evolution.run import evolve as search
+    from chop.evolution.run import prepare
     from chop.evolution.tasks import load_task
     from chop.terminal import console as terminal
 
     torch.set_num_threads(1)  # as the workers: more gain nothing at this size
     console = terminal()
+
+    def say(line: str) -> None:
+        console.print(line, markup=False)
+
+    if export is not None:
+        prepare(export, force)
+    with_models = "llm" in agents.split(",")
+    if (llm_url or llm_model) and not with_models:
+        raise EvolutionError(
+            "a language model was given, but nobody asks it: add llm to --agents, such as builtin,llm"
+        )
     loaded = load_task(task)
     folder = out if out is not None else Path("chop-evolve") / f"{loaded.name}-{seed}"
     proposers: dict[str, Proposer] = {}
     guidance = ""
-    if "llm" in agents.split(","):
+    if with_models:
         if not llm_url or not llm_model:
             raise EvolutionError("language-model agents need an address: give --llm-url and --llm-model")
         chat = Chat(llm_url, llm_model, timeout=llm_timeout)
-        proposers, guidance = _language_model(chat, llm_tokens, folder, loaded, console.print)
+        proposers, guidance = _language_model(chat, llm_tokens, folder, loaded, say)
     with _Progress(console, budget) as progress:
         try:
             found = search(
                 task, budget, out=folder, seed=seed, agents=agents, workers=workers, executor=executor.value,
-                proposers=proposers, guidance=guidance, watch=progress, show=console.print,
+                proposers=proposers, guidance=guidance, watch=progress, show=say,
             )  # fmt: skip
         except KeyboardInterrupt:
-            console.print(f"stopped; everything judged is in {folder} and the same command continues")
+            say(f"stopped; everything judged is in {folder} and the same command continues")
             raise typer.Exit(130) from None
     with console.status("judging the winner on the validation set"):
         page, findings = write(found)
-    console.print(found.winner.text, markup=False)
-    console.print(f"score on the evolution set: {found.fitness:.3f} (error of {loaded.start} / its error)")
+    say(found.winner.text)
+    if found.without_model:
+        say("it never calls the model: the examples alone answer these questions better")
+    say(f"score on the evolution set: {found.fitness:.3f} (error of {loaded.start} / its error)")
     for score in findings.scores:
         if score.validation is not None:
             mean, less = score.validation.mean, score.validation.reduction
-            console.print(
-                f"validation error, {score.name}: {mean:.4g} (reduction {less:.1f} %)", markup=False
-            )
+            say(f"validation error, {score.name}: {mean:.4g} (reduction {less:.1f} %)")
     if export is not None:
-        found.save(export)
-        console.print(str(export))
-    console.print(str(page))
+        found.save(export, force)
+        say(str(export))
+    say(str(page))
 
 
 def _language_model(

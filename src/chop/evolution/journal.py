@@ -13,52 +13,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from chop.evolution.errors import EvolutionError
+from chop.evolution.head import FORMAT, Head
+from chop.evolution.shapes import Record, checked
 from chop.lines import KeepsLines, Lines
 
-FORMAT = "chop-evolution-1"
 FILE = "journal.jsonl"
-Record = dict[str, Any]
 Key = tuple[str, int, int]
-
-
-@dataclass(frozen=True)
-class Head:
-    """What must be the same for an evolution to continue."""
-
-    version: str
-    task: str
-    seed: int
-    agents: tuple[str, ...]
-    data: str
-    model: str
-    rules: str
-
-    def to_json(self) -> Record:
-        return {
-            "format": FORMAT, "version": self.version, "task": self.task, "seed": self.seed,
-            "agents": list(self.agents), "data": self.data, "model": self.model, "rules": self.rules,
-        }  # fmt: skip
-
-    @classmethod
-    def from_json(cls, record: Any, path: Path) -> Head:
-        if not isinstance(record, dict) or "format" not in record:
-            raise EvolutionError(f"{path} does not begin like an evolution; use another folder")
-        if record["format"] != FORMAT:
-            raise EvolutionError(f"{path} has format {record['format']!r}; this version reads {FORMAT!r}")
-        known = {name: record[name] for name in ("version", "task", "seed", "data", "model", "rules")}
-        return cls(agents=tuple(record["agents"]), **known)
 
 
 def key_of(record: Mapping[str, Any]) -> Key:
     """What a record is about."""
-    kind = str(record.get("kind"))
-    number = record.get("candidate" if kind == "candidate" else "iteration", -1)
-    return kind, int(number), int(record.get("agent", 0)) if kind == "said" else 0
+    kind = record["kind"]
+    number = record.get("candidate" if kind == "candidate" else "iteration", 0)
+    return kind, number, record["agent"] if kind == "said" else 0
 
 
 def comparable(record: Mapping[str, Any]) -> Record:
@@ -90,16 +61,36 @@ class Journal(KeepsLines):
             self._lines.append([wanted.to_json()])
             contents = [wanted.to_json()]
         found = Head.from_json(contents[0], self.path)
-        if wanted is not None and found != wanted:
-            raise EvolutionError(f"{self.folder} holds another evolution: {_difference(found, wanted)}")
-        first_bad = next((i for i, c in enumerate(contents) if not isinstance(c, dict)), len(contents))
-        self.damaged = sum(not isinstance(content, dict) for content in contents)
-        good = [content for content in contents[1:] if isinstance(content, dict)]
+        lines = _records(self.path, contents)
+        first_bad = next((i for i, content in enumerate(contents) if content is None), len(contents))
+        self.damaged = sum(content is None for content in contents)
         older = [Lines(path, EvolutionError, writing=False).contents for path in self._damaged_files()]
-        others = [record for found in older for record in found[1:] if isinstance(record, dict)]
-        self._stored = {key_of(record): record for record in [*others, *good]}
-        self.records: list[Record] = contents[1:first_bad] if wanted is not None else good
+        others = [
+            record
+            for path, told in zip(self._damaged_files(), older, strict=True)
+            for record in _records(path, told).values()
+        ]
+        for record in (*others, *lines.values()):
+            if record["kind"] == "head":  # of a later version that went on here, and was held to the first
+                found = Head.from_json(record, self.path)
+        self._stored = {key_of(record): record for record in (*others, *lines.values())}
+        kept = {
+            line: record
+            for line, record in lines.items()
+            if record["kind"] != "head" and (wanted is None or line <= first_bad)
+        }
+        self.records: list[Record] = list(kept.values())
+        self._numbers = list(kept)
         self._met = 0
+        self._new_head: Head | None = None
+        if wanted is not None:
+            difference = found.difference(wanted)
+            if difference:
+                raise EvolutionError(
+                    f"{self.folder} holds another evolution: {difference}; use another folder"
+                )
+            if found != wanted:
+                self._new_head = wanted
         if self.damaged and wanted is not None:
             self._cut(first_bad)
         return found
@@ -131,33 +122,25 @@ class Journal(KeepsLines):
             there = self.records[self._met]
             if comparable(there) != comparable(record):
                 raise EvolutionError(
-                    f"{self.path}, line {self._met + 2}: a {there.get('kind')} is stored that this version "
-                    "would not have come to; it continues only its own evolutions: use another folder"
+                    f"{self.path}, line {self._numbers[self._met]}: a {there['kind']} is stored that this "
+                    "version would not have come to; it continues only its own evolutions: use another folder"
                 )
         else:
-            self._lines.append([record])
+            # An evolution of an older version learns what it did not know once something new is added to it.
+            first = [] if self._new_head is None else [{"kind": "head", **self._new_head.to_json()}]
+            self._lines.append([*first, record])
+            self._new_head = None
             self.records.append(record)
         self._met += 1
 
 
-def _difference(found: Head, wanted: Head) -> str:
-    """The first thing that is not the same, in words."""
-    words = {
-        "data": "the questions differ",
-        "model": "the model differs",
-        "rules": "the limits, the start or the operators differ",
+def _records(path: Path, contents: list[Any]) -> dict[int, Record]:
+    """The records after the head by their line, from 1; damaged lines are left out."""
+    return {
+        line: checked(content, f"{path}, line {line}")
+        for line, content in enumerate(contents[1:], start=2)
+        if content is not None
     }
-    for name in ("task", "seed", "agents", "version", "data", "model", "rules"):
-        one, other = getattr(found, name), getattr(wanted, name)
-        if one != other:
-            return (
-                words.get(name, f"its {name} is {_shown(one)}, not {_shown(other)}") + "; use another folder"
-            )
-    return ""
-
-
-def _shown(value: object) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 __all__ = ["FILE", "FORMAT", "Head", "Journal", "Record", "comparable", "key_of"]

@@ -17,6 +17,7 @@ from chop.evolution.memory import Remembering
 from chop.evolution.population import Status, alike
 from chop.evolution.task import Task
 from chop.text import parse
+from chop.user_code import told
 
 FRACTIONS = (0.1, 0.25, 0.5, 1.0)
 """Shares of the questions after which a candidate is looked at."""
@@ -118,7 +119,7 @@ class Judge:
         except ChopError as error:
             status, reason = "failed", str(error)[:300]
         except Exception as error:  # an operator of somebody else may raise anything
-            status, reason = "failed", f"{type(error).__name__}: {error}"[:300]
+            status, reason = "failed", told(error)[:300]
         return Verdict(status, tuple(errors), calls, reason, round(time.perf_counter() - begun, 3))
 
 

@@ -19,6 +19,7 @@ from chop.evolution.agents import LANGUAGE_MODEL, Agent, Brief, Proposal, Said
 from chop.evolution.chat import Chat, ChatError, Message
 from chop.evolution.errors import EvolutionError
 from chop.evolution.population import Candidate
+from chop.evolution.shapes import ANSWER, fitting
 from chop.evolution.space import Space, options, slots
 from chop.lines import Lines
 from chop.text import MAX_CHARACTERS, parse
@@ -41,6 +42,8 @@ class Budget:
     tokens: int = 500_000
     failures: int = 5
     """failed questions in a row after which no more are asked"""
+    fruitless: int = 5
+    """answers in a row without a new program after which no more are asked"""
 
 
 class LanguageModel:
@@ -65,6 +68,7 @@ class LanguageModel:
         self._transcript = Path(folder) / TRANSCRIPT
         self.tokens = _spent(self._transcript)
         self.failures = 0
+        self.fruitless = 0
 
     def __call__(self, agent: Agent, brief: Brief, /) -> Said:
         """Programs from the model's answer; none, and a sentence why, where there is no usable answer."""
@@ -72,6 +76,8 @@ class LanguageModel:
             return Said((), notes={"problem": "the token budget is spent"})
         if self.failures >= self._budget.failures:
             return Said((), notes={"problem": "not asked after too many failures"})
+        if self.fruitless >= self._budget.fruitless:
+            return Said((), notes={"problem": "not asked after too many answers without a new program"})
         messages = question(agent, brief, self._explain)
         try:
             reply = self._chat.ask(messages)
@@ -85,16 +91,27 @@ class LanguageModel:
         text = self._chat.clean(reply.text)
         self._write(brief.iteration, agent, messages, text, reply.tokens)
         programs, guidance, refused = read_answer(text, brief)
+        self._count(bool(programs))
         parents = tuple(candidate.number for candidate in brief.references)
         proposals = tuple(Proposal(program, LANGUAGE_MODEL, parents) for program in programs)
         return Said(proposals, guidance, {"tokens": reply.tokens, "refused": refused})
+
+    def _count(self, fruitful: bool) -> None:
+        """Who repeats itself is not asked for ever: questions are bounded by the new programs they bring."""
+        self.fruitless = 0 if fruitful else self.fruitless + 1
+        if self.fruitless == self._budget.fruitless:
+            self._show(
+                f"the language model at {self._chat.host} gave no new program {self.fruitless} times in a "
+                "row: it is not asked again"
+            )
 
     def _write(
         self, iteration: int, agent: Agent, messages: Sequence[Message], answer: str, tokens: int
     ) -> None:
         record: Mapping[str, Any] = {
             "iteration": iteration, "agent": agent.number, "model": self._chat.model,
-            "messages": [dict(message) for message in messages], "answer": answer, "tokens": tokens,
+            "messages": [{name: self._chat.clean(words) for name, words in m.items()} for m in messages],
+            "answer": answer, "tokens": tokens,
             "clock": round(time.time(), 3),
         }  # fmt: skip
         lines = Lines(self._transcript, EvolutionError)
@@ -108,8 +125,12 @@ def _spent(transcript: Path) -> int:
     """Tokens of earlier sessions."""
     if not transcript.is_file():
         return 0
-    said = Lines(transcript, EvolutionError, writing=False).contents
-    return sum(int(record["tokens"]) for record in said if isinstance(record, dict))
+    said = enumerate(Lines(transcript, EvolutionError, writing=False).contents, start=1)
+    return sum(
+        fitting(record, ANSWER, f"{transcript}, line {line} is no answer")["tokens"]
+        for line, record in said
+        if record is not None
+    )
 
 
 def read_answer(text: str, brief: Brief) -> tuple[list[str], str | None, int]:

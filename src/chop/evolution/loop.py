@@ -127,7 +127,7 @@ class Evolution:
         self._journal = journal
         self._executor = executor
         self._proposers = dict(proposers or {})
-        self._hashes = {"data": journal.head.data[:16], "model": journal.head.model[:16]}
+        self._hashes = {name: journal.head.parts[name][:16] for name in ("data", "model")}
         self._raw: tuple[float, ...] = ()
         agents = ensemble(plan.agents, plan.guidance)
         if LANGUAGE_MODEL in plan.agents and LANGUAGE_MODEL not in self._proposers:
@@ -146,10 +146,15 @@ class Evolution:
 
     def races(self) -> Iterator[State]:
         """One race after the other, as long as a whole one fits the budget."""
-        while len(self.state.candidates) + PROPOSALS <= self._plan.budget and self.state.idle < STALLED:
+        while len(self.state.candidates) + PROPOSALS <= self._plan.budget and not self.exhausted:
             if not self._prune():
                 self._race()
             yield self.state
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nobody has proposed anything new for long."""
+        return self.state.idle >= STALLED
 
     def _prune(self) -> bool:
         """The best program without each of its parts, as far as that was not tried: it may not need them."""
@@ -243,8 +248,15 @@ class Evolution:
 
     def _remembered(self, entry: _Entry) -> Verdict | None:
         record = self._journal.stored("candidate", entry.number)
-        same = record is not None and record["program"] == entry.proposal.text
-        return verdict_of(record) if record is not None and same else None
+        if record is None or record["program"] != entry.proposal.text:
+            return None
+        verdict = verdict_of(record)
+        if verdict.status == "done" and len(verdict.errors) != len(self._raw or verdict.errors):
+            raise EvolutionError(
+                f"{self._journal.path}: candidate {entry.number} has {len(verdict.errors)} errors, but "
+                f"{len(self._raw)} questions were asked; use another folder"
+            )
+        return verdict
 
     def _job(self, text: str, population: Sequence[Candidate]) -> Job:
         """What a candidate is up against: nothing, for the first."""
@@ -290,4 +302,4 @@ def _paid(candidate: Candidate, floor: float, known: Mapping[int, Candidate]) ->
     return candidate.status == "done" and candidate.value > before + GAIN
 
 
-__all__ = ["PROPOSALS", "Evolution", "Plan", "State", "dice"]
+__all__ = ["PROPOSALS", "STALLED", "Evolution", "Plan", "State", "dice"]

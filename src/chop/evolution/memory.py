@@ -7,13 +7,12 @@ makes no difference to a single bit. Candidates with common parts ask common pro
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
+from chop.fingerprint import content_key
 from chop.model import Caller, FrozenModel
 from chop.prompt import Prompt
 
@@ -57,40 +56,6 @@ def _root(prompt: Prompt) -> Prompt:
     while prompt.origin is not None:
         prompt = prompt.origin.parent
     return prompt
-
-
-def content_key(prompt: Prompt) -> bytes:
-    """A digest of what a model can see of a prompt, and of where its examples come from.
-
-    The origin counts because a model may encode the examples of the parent instead of the prompt's own,
-    which is the same answer only to rounding.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    while True:
-        for part in (prompt.inputs, prompt.outputs, prompt.query):
-            _feed(digest, part.coords)
-            _feed(digest, part.values)
-            if part.mask is not None:
-                _feed(digest, part.mask)
-        _feed(digest, prompt.at)
-        if prompt.times is not None:
-            _feed(digest, prompt.times)
-        if prompt.graph is not None:
-            _feed(digest, prompt.graph.edges)
-        if prompt.origin is None:
-            return digest.digest()
-        _feed(digest, prompt.origin.kept)
-        prompt = prompt.origin.parent
-
-
-def _feed(digest: hashlib.blake2b, tensor: Tensor) -> None:
-    # Axes along which a tensor only repeats itself say nothing new; their lengths are in the shape.
-    lean = tensor
-    for axis, stride in enumerate(tensor.stride()):
-        if stride == 0 and lean.shape[axis] > 1:
-            lean = lean.narrow(axis, 0, 1)
-    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}{tuple(lean.shape)}".encode())
-    digest.update(memoryview(torch.atleast_1d(lean).cpu().contiguous().numpy().data).cast("B"))
 
 
 __all__ = ["Remembering", "content_key"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from chop.evolution.agents import Agent, Said
-from chop.evolution.journal import Record
 from chop.evolution.judging import Verdict
 from chop.evolution.population import Candidate
+from chop.evolution.shapes import CANDIDATE, Record, fitting
 
 
 def candidate_record(candidate: Candidate, stream: str, seconds: float, hashes: Mapping[str, str]) -> Record:
@@ -23,9 +23,10 @@ def candidate_record(candidate: Candidate, stream: str, seconds: float, hashes: 
 
 def verdict_of(record: Record) -> Verdict:
     """The verdict a candidate's record holds."""
+    fitting(record, CANDIDATE, "a stored line is no candidate")
     return Verdict(
         record["status"], tuple(record["errors"]), record["calls"], record["reason"],
-        record.get("clock", {}).get("seconds", 0.0),
+        record["clock"]["seconds"],
     )  # fmt: skip
 
 

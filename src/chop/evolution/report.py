@@ -51,6 +51,7 @@ def page(evolved: Evolved, found: Findings, records: Sequence[Record]) -> str:
         f"<header><p>Evolution for the task {escape(evolved.task.name)}: the winner</p>"
         f"<h1><code>{escape(winner.text)}</code></h1></header>",
         _facts(evolved, records),
+        "<p>The winner never calls the model.</p>" if evolved.without_model else "",
         _section("Scores", _scores(found), _SCORES_SAID),
         _section("The winner", _scroll(draw_program(winner.program(), "svg"), "drawing of the winner")),
         _section("Progress", _figure(charts.embedded(charts.progress(evolved.state.candidates)), "progress")),
@@ -77,7 +78,7 @@ _AGENTS_SAID = (
 def _facts(evolved: Evolved, records: Sequence[Record]) -> str:
     candidates = evolved.state.candidates
     count = {name: sum(c.status == name for c in candidates) for name in ("done", "stopped", "failed")}
-    seconds = sum(r.get("clock", {}).get("seconds", 0.0) for r in records if r["kind"] == "candidate")
+    seconds = sum(r["clock"]["seconds"] for r in records if r["kind"] == "candidate")
     facts = {
         "score": f"{evolved.fitness:.3f}",
         "candidates": str(len(candidates)),

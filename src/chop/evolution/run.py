@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from chop.atomic import refuse, whole
 from chop.evolution.agents import LANGUAGE_MODEL, Proposer
 from chop.evolution.errors import EvolutionError
-from chop.evolution.executors import Source, executor_named, task_of
-from chop.evolution.journal import Head, Journal
-from chop.evolution.loop import Evolution, Plan, State
+from chop.evolution.executors import Executor, Source, executor_named, task_of
+from chop.evolution.head import Head
+from chop.evolution.journal import Journal
+from chop.evolution.judging import Job
+from chop.evolution.loop import STALLED, Evolution, Plan, State
+from chop.evolution.parts import parts_of
 from chop.evolution.population import Candidate
 from chop.evolution.space import Space
 from chop.evolution.task import Task
 from chop.program import Program
+
+SAME_ERRORS = 1e-3
+"""Relative difference of mean errors that machines and libraries may make, and operators may not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +49,27 @@ class Evolved:
         """How many times smaller its mean error is than the start program's, on the evolution set."""
         return self.winner.fitness
 
-    def save(self, path: str | Path) -> Path:
+    @property
+    def without_model(self) -> bool:
+        """Whether the best program never calls the model."""
+        return self.winner.calls == 0
+
+    def save(self, path: str | Path, overwrite: bool = False) -> Path:
         """The winner's text in a file, which `chop.parse` reads."""
         path = Path(path)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{self.winner.text}\n", encoding="utf-8")
-        except OSError as problem:
-            raise EvolutionError(f"{path} cannot be written: {problem.strerror}") from None
+        prepare(path, overwrite)
+        with whole(path, EvolutionError, overwrite) as partial:
+            partial.write_text(f"{self.winner.text}\n", encoding="utf-8")
         return path
+
+
+def prepare(path: Path, overwrite: bool = False) -> None:
+    """Make the folder that a winner is to be saved in; say at once if that cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise EvolutionError(f"{path} cannot be written: {problem.strerror}") from None
+    refuse(path, EvolutionError, overwrite)
 
 
 def evolve(
@@ -83,15 +102,7 @@ def evolve(
     plan = Plan(budget, seed, kinds, guidance)
     make = executor_named(executor)
     space = Space.of(loaded)
-    head = Head(
-        __version__,
-        loaded.name,
-        seed,
-        kinds,
-        loaded.data_hash(),
-        loaded.model_hash(),
-        _rules(loaded, space, guidance),
-    )
+    head = Head(__version__, loaded.name, seed, kinds, parts_of(loaded, space, guidance))
     with Journal(folder, head) as journal:
         if journal.damaged and show is not None:
             show(
@@ -100,23 +111,33 @@ def evolve(
             )
         judges = make(task, workers or os.cpu_count() or 1, loaded.limits)
         try:
+            if journal.head.version != __version__:
+                _hold_to_errors(journal, judges)
             evolution = Evolution(plan, loaded.start, space, journal, judges, proposers)
             for state in evolution.races():
                 if watch is not None:
                     watch(state)
+            if evolution.exhausted and show is not None:
+                show(
+                    f"{STALLED} races in a row proposed nothing new: the search ends after "
+                    f"{len(evolution.state.candidates)} candidates"
+                )
         finally:
             judges.close()
     return Evolved(loaded, evolution.state, folder)
 
 
-def _rules(task: Task, space: Space, guidance: str) -> str:
-    """What else shapes the search, as one line that must not change from one session to the next."""
-    rules = {
-        "size": task.limits.size, "depth": task.limits.depth, "calls": task.limits.calls,
-        "start": task.start, "operators": [operator.name for operator in space.operators],
-        "guidance": guidance,
-    }  # fmt: skip
-    return json.dumps(rules, sort_keys=True)
+def _hold_to_errors(journal: Journal, judges: Executor) -> None:
+    """Another version may continue if it comes to the same errors, of the start and of the best program."""
+    done = [r for r in journal.records if r["kind"] == "candidate" and r["status"] == "done"]
+    known = {r["candidate"]: r for r in (*done[:1], *sorted(done, key=lambda r: sum(r["errors"]))[:1])}
+    verdicts = judges.run([Job(record["program"]) for record in known.values()])
+    for record, verdict in zip(known.values(), verdicts, strict=True):
+        if not math.isclose(sum(verdict.errors), sum(record["errors"]), rel_tol=SAME_ERRORS):
+            raise EvolutionError(
+                f"{journal.folder} was written by version {journal.head.version}, and this one comes to "
+                f"other errors for candidate {record['candidate']}, {record['program']}; use another folder"
+            )
 
 
-__all__ = ["LANGUAGE_MODEL", "Evolved", "evolve"]
+__all__ = ["LANGUAGE_MODEL", "Evolved", "evolve", "prepare"]

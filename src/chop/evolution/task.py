@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from chop.evolution.errors import EvolutionError
 from chop.metrics import rel_l2
-from chop.model import Caller, FrozenModel
+from chop.model import FrozenModel
 from chop.problems.case import Case
-from chop.prompt import Prompt
 from chop.text import parse, registry
+from chop.user_code import told
 
 Metric = Callable[[Tensor, Case], Tensor]
 """(answers (n, m, c), the questions with their targets) -> one error a question, (n,)."""
 
 
 def relative_error(answers: Tensor, cases: Case) -> Tensor:
-    """The relative L2 error of each answer: what counts unless a task says otherwise."""
-    return rel_l2(answers, cases.target)
+    """The relative L2 error over what was observed: what counts unless a task says otherwise."""
+    return rel_l2(answers, cases.target, cases.mask)
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,12 @@ class Task:
                     f"the {what} of task {self.name!r} must be at least 2 questions on one batch axis, "
                     f"not a batch of {tuple(cases.prompt.batch)}"
                 )
+            seen = None if cases.mask is None else cases.mask.flatten(1).any(dim=1)
+            if seen is not None and not bool(seen.all()):
+                raise EvolutionError(
+                    f"nothing was observed of the target of question {int(seen.long().argmin())} of the "
+                    f"{what} of task {self.name!r}; leave it out"
+                )
         for text in (self.start, *self.known.values()):
             parse(text)
         unknown = sorted(set(self.operators or ()) - set(registry()))
@@ -83,49 +88,13 @@ class Task:
 
     def errors(self, answers: Tensor, cases: Case) -> Tensor:
         """One error a question, checked."""
-        found = self.metric(answers, cases)
+        try:
+            found = self.metric(answers, cases)
+        except Exception as error:
+            raise EvolutionError(f"the metric of task {self.name!r} failed {told(error)}") from error
         if not isinstance(found, Tensor) or found.shape != (len(cases),):
             raise EvolutionError(f"the metric of task {self.name!r} must give one error a question, (n,)")
         return found.double()
-
-    def data_hash(self) -> str:
-        """SHA-256 of all questions and answers."""
-        digest = hashlib.sha256()
-        for cases in (self.cases, self.validation):
-            if cases is not None:
-                _feed_prompt(digest, cases.prompt)
-                _feed(digest, cases.target)
-        return digest.hexdigest()
-
-    def model_hash(self) -> str:
-        """SHA-256 of a torch module's weights; of its answers to two questions for any other callable."""
-        digest = hashlib.sha256()
-        if isinstance(self.model, nn.Module):
-            digest.update(type(self.model).__qualname__.encode())
-            for name, value in sorted(self.model.state_dict().items()):
-                digest.update(name.encode())
-                _feed(digest, value)
-        else:
-            prompt = self.cases.prompt[:2]
-            with torch.inference_mode():
-                _feed(digest, Caller(self.model, prompt)([prompt])[0])
-        return digest.hexdigest()
-
-
-def _feed_prompt(digest: hashlib._Hash, prompt: Prompt) -> None:
-    for part in (prompt.inputs, prompt.outputs, prompt.query):
-        _feed(digest, part.coords)
-        _feed(digest, part.values)
-        if part.mask is not None:
-            _feed(digest, part.mask)
-    _feed(digest, prompt.at)
-    if prompt.graph is not None:
-        _feed(digest, prompt.graph.edges)
-
-
-def _feed(digest: hashlib._Hash, tensor: Tensor) -> None:
-    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-    digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
 
 
 def errors_of(task: Task, text: str, cases: Case, chunk: int = 50) -> Tensor:

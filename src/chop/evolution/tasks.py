@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from chop.evolution.errors import EvolutionError
 from chop.evolution.task import Limits, Task
+from chop.user_code import load
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,12 +29,12 @@ AIR_LEAD = 24
 def conservation() -> Task:
     """One step of sin u - cos u on the bundled network: the paper's evolution set."""
     from chop.catalog import TEXTS
-    from chop.icon.weights import load
+    from chop.icon import weights
     from chop.problems import conservation as problem
 
     return Task(
         "conservation",
-        load("conservation"),
+        weights.load("conservation"),
         problem.sample("sin_cos", QUESTIONS, split="evolution"),
         validation=problem.sample("sin_cos", QUESTIONS, split="evolution", seed=VALIDATION_SEED),
         known={"Raw ICON": TEXTS["raw"], "CHOP(Conservation)": TEXTS["conservation"]},
@@ -44,12 +44,12 @@ def conservation() -> Task:
 def mfc() -> Task:
     """Density to density with a length scale of 0.5 on the bundled network: the paper's evolution set."""
     from chop.catalog import TEXTS
-    from chop.icon.weights import load
+    from chop.icon import weights
     from chop.problems import mfc as problem
 
     return Task(
         "mfc",
-        load("mfc"),
+        weights.load("mfc"),
         problem.sample("g_2to2", 0.5, QUESTIONS, split="evolution"),
         validation=problem.sample("g_2to2", 0.5, QUESTIONS, split="evolution", seed=VALIDATION_SEED),
         limits=Limits(calls=18),  # an evaluation costs ten times what it costs on conservation laws
@@ -62,13 +62,13 @@ def air() -> Task:
 
     Examples from 2022; questions from 2023, half of them with random and half with similar examples.
     """
-    from chop.icon.weights import load, provenance
+    from chop.icon import weights
     from chop.problems.air import load_region, prepare
     from chop.problems.air.sampling import data_folder
 
-    channels = provenance("air_bthsa").config.channels  # type: ignore[union-attr]
+    channels = weights.provenance("air_bthsa").config.channels  # type: ignore[union-attr]
     history = prepare(load_region(data_folder(), "yrd", channels), ("2022-01-01", "2023-01-01"))
-    return air_task(load("air_bthsa"), history, ("2023-01-01", "2024-01-01"), AIR_QUESTIONS)
+    return air_task(weights.load("air_bthsa"), history, ("2023-01-01", "2024-01-01"), AIR_QUESTIONS)
 
 
 def air_task(model: FrozenModel, history: History, queries: Period, questions: int) -> Task:
@@ -130,24 +130,15 @@ def _named(name: str) -> Task:
 def load_task(source: str) -> Task:
     """A task by name, or from a Python file of the user's own that defines ``task``.
 
-    Such a file is run, like any script of one's own: only give one you trust.
+    Such a file is run, once, like any script of one's own: only give one you trust.
     """
     if source in TASKS:
         return _named(source)
-    path = Path(source)
-    if not path.is_file():
+    if not Path(source).expanduser().is_file():
         raise EvolutionError(f"there is no task {source!r}: neither a file nor one of {', '.join(TASKS)}")
-    spec = importlib.util.spec_from_file_location(f"chop_task_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise EvolutionError(f"{path} is not a Python file; a task file ends with .py and defines task")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise EvolutionError(f"{path} failed when it was run ({type(error).__name__}: {error})") from error
-    task = getattr(module, "task", None)
+    task = getattr(load(source, EvolutionError), "task", None)
     if not isinstance(task, Task):
-        raise EvolutionError(f"{path} defines no task; end it with task = chop.evolution.Task(...)")
+        raise EvolutionError(f"{source} defines no task; end it with task = chop.evolution.Task(...)")
     return task
 
 

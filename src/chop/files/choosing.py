@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
+from chop import user_code
 from chop.errors import ModelError
 from chop.files.errors import FileError
 from chop.model import FrozenModel
@@ -29,9 +27,7 @@ def choose_model(source: str) -> FrozenModel:
 
 
 def _from_python(path: Path, name: str) -> FrozenModel:
-    if not path.is_file():
-        raise ModelError(f"there is no file {path}")
-    model = getattr(_run(path), name, None)
+    model = getattr(user_code.load(path, ModelError), name, None)
     if model is None:
         raise ModelError(f"{path} defines no {name}; write {path}:NAME with the name of your model")
     if not callable(model):
@@ -40,28 +36,8 @@ def _from_python(path: Path, name: str) -> FrozenModel:
     return found
 
 
-def _run(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"chop_model_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.resolve().parent))  # as if it were run as a script
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ModelError(f"{path} failed when it was run ({type(error).__name__}: {error})") from error
-    finally:
-        sys.path.pop(0)
-    return module
-
-
 def choose_program(source: str) -> Program:
-    """A program by its name in `chop.programs`, from a text file, or by its text."""
-    from chop.catalog import programs
-
-    if source in programs:
-        return programs[source]
+    """A program from a text file, by its text or by its name in `chop.programs`."""
     path = Path(source).expanduser()
     if path.suffix == ".txt" and "|" not in source:
         return parse(_read(path))

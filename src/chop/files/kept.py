@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -74,7 +74,9 @@ class Kept:
         self.whole = self._folder / _WHOLE
         """Where the answers are put together."""
         self.entries: dict[Part, Entry] = {}
-        self._delivered: list[int] | None = None
+        self.delivered = False
+        """Whether the answers had got their name before, and only this folder was left to remove."""
+        self._questions = 0
         with ExitStack() as stack:
             stack.callback(self._locked().release)
             if restart:
@@ -113,10 +115,10 @@ class Kept:
             self._lines.append([{"run": dict(run)}])
             return
         _check(head["run"], run, self._folder)
+        mark = _mark(self._target) if self._target.exists() else None
+        self.delivered = mark is not None and any(line.get("delivered") == mark for line in done)
         for line in done:
-            if "delivered" in line:
-                self._delivered = line["delivered"]
-            elif line["reason"] is not None or self._sound(line):
+            if "first" in line and (self.delivered or line["reason"] is not None or self._sound(line)):
                 self._enter(line)
 
     def _sound(self, line: Mapping[str, Any]) -> bool:
@@ -131,7 +133,8 @@ class Kept:
             if not (self.entries and self._lasting):
                 self._clear()
                 (self._folder / _LOCK).unlink(missing_ok=True)
-                self._folder.rmdir()
+                with suppress(OSError):  # another process may have begun in it by now
+                    self._folder.rmdir()
 
     def _clear(self) -> None:
         # The index last: without it nobody knows what the rest is.
@@ -140,7 +143,7 @@ class Kept:
 
     def __len__(self) -> int:
         """How many questions are done."""
-        return sum(map(len, self.entries))
+        return self._questions
 
     def answered(self) -> bool:
         """Whether any part was answered."""
@@ -171,6 +174,7 @@ class Kept:
 
     def _enter(self, line: Mapping[str, Any]) -> None:
         part = Part(line["first"], line["last"])
+        self._questions += 0 if part in self.entries else len(part)
         columns = {name: _numbers(*stored) for name, stored in line.get("columns", {}).items()}
         self.entries[part] = Entry(line["reason"], columns, line.get("calls", 0), line.get("rounds", 0))
 
@@ -220,10 +224,6 @@ class Kept:
     def deliver(self) -> None:
         """Note that the answers, put together, get their name next."""
         self._lines.append([{"delivered": _mark(self.whole)}])
-
-    def delivered(self) -> bool:
-        """Whether they had got it before, and only this folder was left to remove."""
-        return self._target.exists() and _mark(self._target) == self._delivered
 
     def let_go(self) -> None:
         """Nothing need be kept any longer."""

@@ -101,9 +101,7 @@ class NpzArray:
         try:
             with tempfile.TemporaryFile() as file:
                 file.truncate(wanted)
-                if hasattr(
-                    os, "posix_fallocate"
-                ):  # a disk that is full under a mapped file kills the process
+                if hasattr(os, "posix_fallocate"):  # a full disk under a mapped file kills the process
                     os.posix_fallocate(file.fileno(), 0, wanted)
                 return np.memmap(file, self.dtype, "r+", shape=shape)
         except OSError as error:

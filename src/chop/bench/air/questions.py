@@ -7,7 +7,6 @@ at the longest one); similar examples are the most similar windows whose target 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from chop.bench.air.conditions import LONGEST, Split
 from chop.bench.errors import BenchError
+from chop.fingerprint import feed_bytes, written
 from chop.problems.seeding import random_stream
 
 if TYPE_CHECKING:
@@ -91,10 +91,11 @@ def observations(folder: str, region: str, channels: tuple[str, ...]) -> Region:
 
 def digest_of(region: Region) -> str:
     """The SHA-256 of what was observed: stations, places, times, channels, values."""
-    digest = hashlib.sha256(repr((region.stations, region.channels)).encode())
-    for array in (region.lon, region.lat, region.times.astype("datetime64[h]").astype(np.int64)):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(np.ascontiguousarray(region.values).data)
+    digest = written()
+    digest.update(repr((region.stations, region.channels)).encode())
+    hours = region.times.astype("datetime64[h]").astype(np.int64)
+    for array in (region.lon, region.lat, hours, region.values):
+        feed_bytes(digest, array)
     return digest.hexdigest()
 
 

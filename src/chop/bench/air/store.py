@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from chop.bench.air.conditions import CHOP, POLLUTANTS
 from chop.bench.errors import BenchError
-from chop.bench.store import Record
+from chop.bench.store import Record, fitting
 from chop.lines import KeepsLines, Lines
+from chop.wellformed import Shape, having, list_of, number, optional, text, whole
 
 FORMAT = "chop-bench-air-1"
 FILE = "cases.jsonl"
@@ -49,6 +52,24 @@ class Asked:
     hours: tuple[int, ...]
 
 
+_USED: Shape = {"used": text, "region": text, "sha256": text, "name": text}
+_ASKED: Shape = {"asked": text, "every": whole, "hours": list_of(whole)}
+_MEASURED: Shape = {
+    "direction": text, "selection": text, "lead": whole, "method": text, "hours": list_of(whole),
+    "calls": whole, "ms": number, **dict.fromkeys(POLLUTANTS, list_of(optional(number))),
+}  # fmt: skip
+_WEIGHTS = having(dict.fromkeys(POLLUTANTS, list_of(number)))
+
+
+def _shape(content: Any) -> Shape:
+    if isinstance(content, dict) and "used" in content:
+        return _USED
+    if isinstance(content, dict) and "asked" in content:
+        return _ASKED
+    weighted = isinstance(content, dict) and (content.get("method") == CHOP or "weights" in content)
+    return {**_MEASURED, "weights": _WEIGHTS} if weighted else _MEASURED
+
+
 class Store(KeepsLines):
     """The measurements of one folder. ``about`` creates the folder or must fit it; None takes it as it is."""
 
@@ -61,6 +82,7 @@ class Store(KeepsLines):
         """By kind ("network" or "data") and region."""
         self.asked: dict[str, Asked] = {}
         """By region, as the last run asked."""
+        self._weights = 0
         self._records: dict[Key, dict[tuple[int, ...], Record]] = {}
         if about is None and not self.path.exists():
             raise BenchError(f"{self.folder} holds no benchmark ({FILE} is missing)")
@@ -82,19 +104,34 @@ class Store(KeepsLines):
             raise BenchError(
                 f"{self.path} does not begin like a benchmark of air quality; use another folder"
             )
+        about: Shape = {"version": text, "seed": whole, "year": whole}
+        fitting(head, about, f"{self.path} does not begin like a benchmark of air quality")
         found = About(head["version"], head["seed"], head["year"])
         if wanted is not None and found != wanted:
             raise BenchError(f"{self.folder} holds results of {found}; this is {wanted}: use another folder")
-        for content in rest:
-            if not isinstance(content, dict):
+        for line, content in enumerate(rest, start=2):
+            if content is None:
                 self.damaged += 1
-            elif "used" in content:
+                continue
+            what = f"{self.path}, line {line} is no result"
+            fitting(content, _shape(content), what)
+            if "used" in content:
                 self.used[content["used"], content["region"]] = Used(content["sha256"], content["name"])
             elif "asked" in content:
                 self.asked[content["asked"]] = Asked(content["every"], tuple(content["hours"]))
-            else:
+            elif self._fits(content):
                 self._keep(content)
+            else:
+                raise BenchError(f"{what}: it does not fit the others; use another folder")
         return found
+
+    def _fits(self, record: Record) -> bool:
+        """Whether there is one error a question, and as many weights as before."""
+        rows = [record["weights"][name] for name in POLLUTANTS] if "weights" in record else []
+        self._weights = self._weights or len(rows[0]) if rows else self._weights
+        return all(len(record[name]) == len(record["hours"]) for name in POLLUTANTS) and all(
+            len(row) == self._weights for row in rows
+        )
 
     def use(self, kind: str, region: str, sha256: str, name: str) -> None:
         """Note what answers or is asked about; it must be what was used before, if anything was."""

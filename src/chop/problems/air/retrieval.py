@@ -12,8 +12,6 @@ may be shown (their target hour must be usable, inside the period, and before th
 
 from __future__ import annotations
 
-import hashlib
-import json
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from chop.atomic import make_folder, whole
+from chop.fingerprint import feed_bytes, plain, quick
 from chop.problems.air.eligibility import usable_windows
 from chop.problems.air.history import History, Period
 from chop.problems.air.windows import WINDOW
@@ -190,12 +189,12 @@ def _blocks(asked: Array) -> Iterator[slice]:
 
 def _key(history: History, period: Period, asked: Array, kept: int) -> str:
     """A name for everything the answer depends on."""
-    digest = hashlib.blake2b(digest_size=16)
+    digest = quick()
     about = [_FORMAT, kept, [str(part) for part in period], list(history.region.channels), WINDOW]
-    digest.update(json.dumps(about).encode())
+    digest.update(plain(about).encode())
     for array in (history.region.times.astype(np.int64), history.values, history.observed, asked):
         digest.update(str(array.shape).encode())
-        digest.update(np.ascontiguousarray(array).data)
+        feed_bytes(digest, array)
     return digest.hexdigest()
 
 

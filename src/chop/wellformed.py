@@ -1,0 +1,86 @@
+"""What a record read from a file must look like before it is used: names, and a check of each value.
+
+A line may have the right checksum and still hold anything: another program wrote it, or a person did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Check = Callable[[Any], bool]
+Shape = Mapping[str, Check]
+
+_DEEPEST = 20
+
+
+def text(value: Any) -> bool:
+    """Words."""
+    return isinstance(value, str)
+
+
+def whole(value: Any) -> bool:
+    """A whole number that a double holds exactly."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**53
+
+
+def number(value: Any) -> bool:
+    """A finite number."""
+    return whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def optional(check: Check) -> Check:
+    """Null, or what a check says."""
+    return lambda value: value is None or check(value)
+
+
+def list_of(check: Check, length: int | None = None) -> Check:
+    """A list of one kind of value."""
+    return lambda value: (
+        isinstance(value, list) and length in (None, len(value)) and all(check(part) for part in value)
+    )
+
+
+def mapping_of(check: Check) -> Check:
+    """Names with one kind of value."""
+    return lambda value: isinstance(value, dict) and all(check(part) for part in value.values())
+
+
+def one_of(*words: str) -> Check:
+    """One of a few words."""
+    return lambda value: isinstance(value, str) and value in words
+
+
+def having(shape: Shape) -> Check:
+    """An object with certain names."""
+    return lambda value: not wrong(value, shape)
+
+
+def anything(value: Any, depth: int = _DEEPEST) -> bool:
+    """Any plain value that is not nested beyond reason."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and all(anything(part, depth - 1) for part in inside)
+
+
+def present(record: Any, shape: Shape) -> Shape:
+    """The part of a shape that a record says something about, for names that may be left out."""
+    return {name: check for name, check in shape.items() if isinstance(record, dict) and name in record}
+
+
+def wrong(record: Any, shape: Shape) -> str:
+    """What is the matter with a record, such as "no seed"; empty if nothing is."""
+    if not isinstance(record, dict):
+        return "no object"
+    for name, check in shape.items():
+        if name not in record:
+            return f"no {name}"
+        if not check(record[name]):
+            return f"an odd {name}"
+    return ""
+
+
+__all__ = [
+    "Check", "Shape", "anything", "having", "list_of", "mapping_of", "number", "one_of", "optional",
+    "present", "text", "whole", "wrong",
+]  # fmt: skip
