@@ -31,6 +31,7 @@ from chop.lines import line_of, read_line
 MEMORY = 2 * 2**30
 """Bytes of address space that reading may take beyond what the libraries have when they are loaded."""
 SECONDS = 20
+"""Of processor time, whatever else the machine does."""
 INTERESTING = [
     0,
     1,
@@ -501,9 +502,9 @@ def main(kind, first, last, seed, folder):
         with scratch(folder) as work:
             path = make(kind, number, int(seed), seeds, work)
             (folder / "now").write_text(str(number))
-            signal.alarm(SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             told = outcome(kind, path, number)
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         with (folder / "outcomes.jsonl").open("a") as file:
             file.write(json.dumps([number, told]) + "\n")
 

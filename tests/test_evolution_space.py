@@ -19,12 +19,12 @@ from chop.evolution.memory import Remembering
 from chop.evolution.moves import MOVE_TABLE, Scene, shorter
 from chop.evolution.population import Candidate, sample_by_rank, survivors
 from chop.evolution.space import Space
-from chop.evolution.task import Limits, Task
+from chop.evolution.task import Limits, Task, relative_error
 from chop.evolution.tasks import load_task
 from chop.evolution.trees import named_in, programs_in, put, shape_of
 from chop.evolution.tuning import dials, tuned
 from chop.problems.case import Case
-from chop.testing import make_prompt
+from chop.testing import make_prompt, toy_model
 
 TOY = str(Path(__file__).parent / "assets" / "toy_task.py")
 REFERENCES = (
@@ -265,3 +265,27 @@ def test_an_answer_does_not_depend_on_what_was_asked_before():
     for text in texts:
         cold = chop.parse(text).run(Remembering(model), case.prompt).values
         assert torch.equal(cold, chop.parse(text).run(warm, case.prompt).values)
+
+
+# What was not observed is not scored.
+
+
+def test_the_usual_metric_leaves_out_what_was_not_observed():
+    cases = holed(rows_seen=(True, True))
+    answers = cases.target.clone()
+    answers[:, 0] += 1e6  # nobody knows what was there
+    assert relative_error(answers, cases).tolist() == [0, 0]
+
+
+def test_questions_without_any_truth_are_refused():
+    cases = holed(rows_seen=(True, False))
+    with pytest.raises(EvolutionError, match="nothing was observed of the target of question 1 of the cases"):
+        Task("holed", toy_model, cases)
+
+
+def holed(rows_seen):
+    prompt = make_prompt(1, batch=(2,))
+    mask = torch.ones(prompt.answer_shape, dtype=torch.bool)
+    mask[:, 0] = False
+    mask &= torch.tensor(rows_seen)[:, None, None]
+    return Case(prompt, toy_model(prompt), mask=mask)

@@ -179,13 +179,16 @@ def test_what_is_damaged_is_asked_again(torn, folder):
     assert Path("a.h5").read_bytes() == Path("whole.h5").read_bytes()
 
 
-def test_a_run_that_ended_between_its_last_two_steps_is_done(folder, monkeypatch):
-    """Killed after the answers had got their name and before the folder was gone."""
+@pytest.mark.parametrize("removed", [[], ["values"]])
+def test_a_run_that_ended_between_its_last_two_steps_is_done(removed, folder, monkeypatch):
+    """Killed after the answers had got their name and before all of the folder was gone."""
     Path("a.h5").write_text("older")
     with monkeypatch.context() as patch:
         patch.setattr("chop.files.kept.Kept.let_go", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             predict("q.h5", PROGRAM, plain_arithmetic, "a.h5", model_name="mine", overwrite=True)
+    for name in removed:
+        (folder_for(Path("a.h5")) / name).unlink()
     assert folder_for(Path("a.h5")).is_dir()
     written = Path("a.h5").read_bytes()
 

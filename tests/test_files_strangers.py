@@ -397,6 +397,16 @@ def test_malformed_attributes_of_generated_data(name, tmp_path):
             QuestionFile(path)
 
 
+@pytest.mark.parametrize("value", [[1, 2], [], ["chop cases", "chop answers"], 5, h5py.Empty("f")])
+@pytest.mark.parametrize("name", ["format", "complete", "settings", "grid"])
+def test_malformed_attributes_of_a_file(name, value, tmp_path):
+    content = arrays()
+    if name == "grid":
+        del content["input_coords"]
+    told = contents(write_hdf5(tmp_path / "q.h5", content, **{name: value}))
+    assert told["holds"] == ("arrays" if name == "grid" else "questions"), told
+
+
 def test_a_heap_without_end(tmp_path):
     """HDF5 would read it for ever."""
     path = write_hdf5(tmp_path / "q.h5", arrays(), axes="x=1")

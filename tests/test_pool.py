@@ -29,12 +29,15 @@ def ray():
     """One local cluster for all tests here, with a place beside the shared pool; others have their own."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: the ray executor was NOT tested here")
     before = signal.getsignal(signal.SIGTERM)
+    patch = pytest.MonkeyPatch()
+    patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # what else this machine does is not its business
     ray.init(
         address="local", num_cpus=3, include_dashboard=False, log_to_driver=False, configure_logging=False,
         runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}},
     )  # fmt: skip
     yield ray
     ray.shutdown()
+    patch.undo()
     signal.signal(signal.SIGTERM, before)
 
 

@@ -86,7 +86,7 @@ def _stop_signals() -> Iterator[list[int]]:
             until = time.monotonic() + ECHO
             raise KeyboardInterrupt
 
-    polite = (signal.SIGTERM, signal.SIGHUP)
+    polite = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     main = threading.current_thread() is threading.main_thread()
     ours = [number for number in polite if main and signal.getsignal(number) is signal.SIG_DFL]
     for number in ours:

@@ -20,8 +20,8 @@ Metric = Callable[[Tensor, Case], Tensor]
 
 
 def relative_error(answers: Tensor, cases: Case) -> Tensor:
-    """The relative L2 error of each answer: what counts unless a task says otherwise."""
-    return rel_l2(answers, cases.target)
+    """The relative L2 error over what was observed: what counts unless a task says otherwise."""
+    return rel_l2(answers, cases.target, cases.mask)
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,12 @@ class Task:
                 raise EvolutionError(
                     f"the {what} of task {self.name!r} must be at least 2 questions on one batch axis, "
                     f"not a batch of {tuple(cases.prompt.batch)}"
+                )
+            seen = None if cases.mask is None else cases.mask.flatten(1).any(dim=1)
+            if seen is not None and not bool(seen.all()):
+                raise EvolutionError(
+                    f"nothing was observed of the target of question {int(seen.long().argmin())} of the "
+                    f"{what} of task {self.name!r}; leave it out"
                 )
         for text in (self.start, *self.known.values()):
             parse(text)

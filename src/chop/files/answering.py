@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from chop.files.agenda import Part
@@ -75,10 +74,7 @@ def _answered(questions: Questions, result: Result, file: QuestionFile) -> Answe
 def missed(result: Result, part: Questions) -> Tensor:
     """How far the answers are from the truth: the relative L2 error over what was observed, ``(N)``."""
     assert part.target is not None
-    values, target = result.values, part.target.to(result.values.device)
-    if part.mask is not None:
-        values, target = torch.where(part.mask, values, 0), torch.where(part.mask, target, 0)
-    return rel_l2(values, target)
+    return rel_l2(result.values.cpu(), part.target, part.mask)
 
 
 __all__ = ["Answered", "Answering", "Unanswered", "missed"]

@@ -37,11 +37,7 @@ def _from_python(path: Path, name: str) -> FrozenModel:
 
 
 def choose_program(source: str) -> Program:
-    """A program by its name in `chop.programs`, from a text file, or by its text."""
-    from chop.catalog import programs
-
-    if source in programs:
-        return programs[source]
+    """A program from a text file, by its text or by its name in `chop.programs`."""
     path = Path(source).expanduser()
     if path.suffix == ".txt" and "|" not in source:
         return parse(_read(path))

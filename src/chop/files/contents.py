@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from chop.errors import ChopError
-from chop.files.layout import LAYOUT
+from chop.files.layout import LAYOUT, kind_of
 from chop.files.questions import QuestionFile
 from chop.files.sources import open_source
 from chop.terminal import plural, size
@@ -38,7 +38,7 @@ def contents(path: Path) -> dict[str, Any]:
             "arrays": arrays,
             "notes": {name: text for name, text in source.notes.items() if isinstance(text, str)},
         }
-        answers = source.notes.get("format") == "chop answers"
+        answers = kind_of(source.notes) == "chop answers"
     finally:
         source.close()
     return {**found, **({"holds": "answers"} if answers else _questions(path))}

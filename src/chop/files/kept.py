@@ -8,10 +8,9 @@ whatever a crash of the machine has torn is asked again.
 from __future__ import annotations
 
 import base64
-import os
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -75,14 +74,17 @@ class Kept:
         self.whole = self._folder / _WHOLE
         """Where the answers are put together."""
         self.entries: dict[Part, Entry] = {}
-        self._delivered: list[int] | None = None
+        self.delivered = False
+        """Whether the answers had got their name before, and only this folder was left to remove."""
+        self._questions = 0
         with ExitStack() as stack:
             stack.callback(self._locked().release)
             if restart:
                 self._clear()
             with telling(target, FileError):
-                self._values = os.open(self._folder / _VALUES, os.O_RDWR | os.O_CREAT, 0o666)
-            stack.callback(os.close, self._values)
+                (self._folder / _VALUES).touch()
+                self._values = (self._folder / _VALUES).open("r+b", buffering=0)
+            stack.callback(self._values.close)
             self._lines = Lines(self._folder / _INDEX, FileError)
             stack.callback(lambda: self._lines.close())
             self._take_up(run)
@@ -113,10 +115,10 @@ class Kept:
             self._lines.append([{"run": dict(run)}])
             return
         _check(head["run"], run, self._folder)
+        mark = _mark(self._target) if self._target.exists() else None
+        self.delivered = mark is not None and any(line.get("delivered") == mark for line in done)
         for line in done:
-            if "delivered" in line:
-                self._delivered = line["delivered"]
-            elif line["reason"] is not None or self._sound(line):
+            if "first" in line and (self.delivered or line["reason"] is not None or self._sound(line)):
                 self._enter(line)
 
     def _sound(self, line: Mapping[str, Any]) -> bool:
@@ -132,7 +134,8 @@ class Kept:
                 self._lines.close()
                 self._clear()
                 (self._folder / _LOCK).unlink(missing_ok=True)
-                self._folder.rmdir()
+                with suppress(OSError):  # another process may have begun in it by now
+                    self._folder.rmdir()
 
     def _clear(self) -> None:
         # The index last: without it nobody knows what the rest is.
@@ -141,7 +144,7 @@ class Kept:
 
     def __len__(self) -> int:
         """How many questions are done."""
-        return sum(map(len, self.entries))
+        return self._questions
 
     def answered(self) -> bool:
         """Whether any part was answered."""
@@ -151,7 +154,10 @@ class Kept:
         """Keep the answers to a part."""
         values = np.ascontiguousarray(answered.values, self._dtype).tobytes()
         with telling(self._target, FileError):
-            _write(self._values, values, part.first * self._row)
+            self._values.seek(part.first * self._row)
+            rest = memoryview(values)
+            while rest:
+                rest = rest[self._values.write(rest) :]
         columns = {name: [numbers.dtype.str, _text(numbers)] for name, numbers in answered.columns.items()}
         self._done(
             part, None,
@@ -169,6 +175,7 @@ class Kept:
 
     def _enter(self, line: Mapping[str, Any]) -> None:
         part = Part(line["first"], line["last"])
+        self._questions += 0 if part in self.entries else len(part)
         columns = {name: _numbers(*stored) for name, stored in line.get("columns", {}).items()}
         self.entries[part] = Entry(line["reason"], columns, line.get("calls", 0), line.get("rounds", 0))
 
@@ -210,20 +217,14 @@ class Kept:
     def _read(self, first: int, last: int) -> bytes:
         found, wanted = b"", (last - first) * self._row
         with telling(self._target, FileError):
-            while len(found) < wanted:
-                more = os.pread(self._values, wanted - len(found), first * self._row + len(found))
-                if not more:
-                    break
+            self._values.seek(first * self._row)
+            while len(found) < wanted and (more := self._values.read(wanted - len(found))):
                 found += more
         return found
 
     def deliver(self) -> None:
         """Note that the answers, put together, get their name next."""
         self._lines.append([{"delivered": _mark(self.whole)}])
-
-    def delivered(self) -> bool:
-        """Whether they had got it before, and only this folder was left to remove."""
-        return self._target.exists() and _mark(self._target) == self._delivered
 
     def let_go(self) -> None:
         """Nothing need be kept any longer."""
@@ -246,13 +247,6 @@ def _mark(path: Path) -> list[int]:
     """What a file keeps when it is renamed, and shares with no other."""
     found = path.stat()
     return [found.st_ino, found.st_size, found.st_mtime_ns]
-
-
-def _write(handle: int, content: bytes, offset: int) -> None:
-    rest = memoryview(content)
-    while rest:
-        written = os.pwrite(handle, rest, offset)
-        rest, offset = rest[written:], offset + written
 
 
 def _text(numbers: Values) -> str:

@@ -132,7 +132,7 @@ def axes_of(notes: Mapping[str, Any], where: str) -> tuple[tuple[str, float | No
 
     The note ``axes`` reads like ``"t, x=1"``: names in order, a period behind those that have one.
     """
-    if notes.get("format") == GENERATED:
+    if kind_of(notes) == GENERATED:
         return _generated_axes(notes.get("settings"), where)
     if "axes" not in notes:
         return None
@@ -152,6 +152,11 @@ def _generated_axes(settings: Any, where: str) -> tuple[tuple[str, float | None]
         return None if given is None else tuple((str(name), period) for name, period in given)
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise FileError(f"{where}: its settings cannot be read; make it again with chop data") from None
+
+
+def kind_of(notes: Mapping[str, Any]) -> str:
+    """How a file calls itself; empty if it does not."""
+    return text(notes.get("format", ""))
 
 
 def complete(notes: Mapping[str, Any]) -> bool:
@@ -175,6 +180,7 @@ __all__ = [
     "absent",
     "axes_of",
     "complete",
+    "kind_of",
     "named",
     "noted_grids",
     "text",

@@ -8,7 +8,7 @@ from math import prod
 
 from chop.files.errors import FileError
 from chop.files.gridded import Grid
-from chop.files.layout import FUNCTIONS, GENERATED, SPECS
+from chop.files.layout import FUNCTIONS, GENERATED, SPECS, kind_of
 from chop.files.readings import Placed, read_values, refuse_text
 from chop.files.sources import Source, Stored
 
@@ -23,7 +23,7 @@ def place_masks(
     """The masks of a file by name; ``functions`` are the values and coordinates that are in their place."""
     where = str(source.path)
     # Generated files mean the target alone.
-    loose = "mask" in source.arrays and "target_mask" in found and source.notes.get("format") != GENERATED
+    loose = "mask" in source.arrays and "target_mask" in found and kind_of(source.notes) != GENERATED
     masks = {}
     for function in FUNCTIONS:
         if function.mask in found and not (loose and function.name == "target"):

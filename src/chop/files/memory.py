@@ -44,7 +44,8 @@ class DatasetSource:
     kind = "xarray.Dataset"
 
     def __init__(self, data: xarray.Dataset) -> None:
-        self.path = Path(str(data.encoding.get("source", "the Dataset")))
+        # Not the file that it may have been opened from: it need no longer hold the same.
+        self.path = Path("the Dataset")
         self.size = int(data.nbytes)
         self.arrays = {str(name): VariableArray(variable) for name, variable in data.variables.items()}
         self.notes: Mapping[str, Any] = {str(name): value for name, value in data.attrs.items()}

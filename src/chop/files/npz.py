@@ -100,8 +100,9 @@ class NpzArray:
         wanted = prod(shape) * self.dtype.itemsize
         try:
             with tempfile.TemporaryFile() as file:
-                # Reserved beforehand: where a mapped file finds the disk full, the process is killed.
-                os.posix_fallocate(file.fileno(), 0, wanted)
+                file.truncate(wanted)
+                if hasattr(os, "posix_fallocate"):  # a full disk under a mapped file kills the process
+                    os.posix_fallocate(file.fileno(), 0, wanted)
                 return np.memmap(file, self.dtype, "r+", shape=shape)
         except OSError as error:
             raise FileError(

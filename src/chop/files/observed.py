@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chop.fields import filled
 from chop.files.errors import FileError
 from chop.files.readings import Placed
 from chop.files.sources import Values
@@ -43,15 +44,9 @@ def observed(
             f"{where}: {name}{_question(nothing, array, first)} holds NaN at every point, nothing to go by; "
             "leave it out, or fill it in and write 0 there into a mask"
         )
-    return Observed(_tensor(np.where(unknown, _means(values, known), values)), _tensor(known))
-
-
-def _means(values: Values, seen: Values) -> Values:
-    """The mean of what was observed of each function and channel, 0 where nothing was."""
-    count = seen.sum(axis=-2, keepdims=True)
-    total = np.where(seen, values, 0).sum(axis=-2, keepdims=True, dtype=np.float64)
-    found: Values = (total / np.maximum(count, 1)).astype(values.dtype)
-    return found
+    # What a mask hides and the file holds stays as it is: somebody filled it in.
+    fill = filled(_tensor(values), _tensor(known))
+    return Observed(torch.where(_tensor(unknown), fill, _tensor(values)), _tensor(known))
 
 
 def _question(bad: Any, array: Placed, first: int) -> str:

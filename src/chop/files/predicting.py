@@ -31,6 +31,7 @@ from chop.pool import Lost, Pool, Site, named
 from chop.pool.contract import sentence
 from chop.program import Program
 from chop.terminal import readable
+from chop.text import program_of
 
 TOLD = 5
 """Rejected questions that a summary names."""
@@ -71,7 +72,7 @@ class Summary:
 
 def predict(
     questions: str | Path | QuestionFile,
-    program: Program,
+    program: Program | str,
     model: FrozenModel | str,
     out: str | Path,
     *,
@@ -87,12 +88,12 @@ def predict(
 ) -> Summary:
     """Answer every question of a file; memory is bounded by ``batch`` questions for each worker.
 
-    ``model`` is a model or what `choose_model` takes. ``out`` appears when all is done. Until then what is
-    done is kept beside it, and the same call goes on from there, unless ``restart`` is asked for; for that a
-    model that is neither a source nor a torch module needs a ``model_name``. A question that cannot be
-    answered is marked; with ``strict`` the first of them is raised. ``executor`` is ``"inline"`` (the usual
-    for one worker), ``"processes"`` or ``"ray"``; 0 workers means one for each core. ``progress`` hears how
-    many of how many questions are done.
+    ``program`` may be given by its text or its name, ``model`` is a model or what `choose_model` takes.
+    ``out`` appears when all is done. Until then what is done is kept beside it, and the same call goes on
+    from there, unless ``restart`` is asked for; for that a model that is neither a source nor a torch module
+    needs a ``model_name``. A question that cannot be answered is marked; with ``strict`` the first of them is
+    raised. ``executor`` is ``"inline"`` (the usual for one worker), ``"processes"`` or ``"ray"``; 0 workers
+    means one for each core. ``progress`` hears how many of how many questions are done.
     """
     target = Path(out).expanduser()
     check_suffix(target)
@@ -111,18 +112,19 @@ def predict(
     if size < 1:
         raise FileError(f"a batch needs 1 question or more, not {size}")
     name = model if isinstance(model, str) else model_name
-    run, lasting = run_of(questions, program, model, model_name, validate, size)
+    chosen = program_of(program)
+    run, lasting = run_of(questions, chosen, model, model_name, validate, size)
     with Kept(target, run, questions.answer_shape, questions.dtype, restart, lasting) as kept:
         resumed = len(kept)
-        if not kept.delivered():
+        if not kept.delivered:
             refuse(target, FileError, overwrite)
             if resumed < len(questions):
-                with _pool(questions, program, model, validate, workers, executor) as pool:
+                with _pool(questions, chosen, model, validate, workers, executor) as pool:
                     _answer(pool, kept, len(questions), size, strict, progress)
             elif strict:
                 _refuse_rejected(kept)
             with whole(target, FileError, overwrite, kept.whole) as partial:
-                _put_together(partial, target.suffix, kept, questions, _about(questions, program, name, kept))
+                _put_together(partial, target.suffix, kept, questions, _about(questions, chosen, name, kept))
                 kept.deliver()
         kept.let_go()
         return _summary(kept, resumed)

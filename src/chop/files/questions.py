@@ -15,7 +15,7 @@ from torch import Tensor
 
 from chop.errors import PromptError
 from chop.files.errors import FileError
-from chop.files.layout import FUNCTIONS, GENERATED, REQUIRED, Function, complete
+from chop.files.layout import FUNCTIONS, GENERATED, REQUIRED, Function, complete, kind_of
 from chop.files.observed import Observed, observed
 from chop.files.placing import arrange
 from chop.files.readings import Placed
@@ -71,9 +71,9 @@ class QuestionFile:
 
     def _refuse_others(self) -> None:
         notes = self._source.notes
-        if notes.get("format") == "chop answers":
+        if kind_of(notes) == "chop answers":
             raise FileError(f"{self.path} holds answers, not questions")
-        if notes.get("format") == GENERATED and not complete(notes):
+        if kind_of(notes) == GENERATED and not complete(notes):
             raise FileError(f"{self.path} was not written to its end; make it again")
 
     def _refuse_more_than_it_holds(self) -> None:

@@ -67,8 +67,8 @@ def write(
 ) -> Path:
     """The file that ``path`` names, made of ``what``."""
     make = form_of(path, forms, error)
-    with whole(path, error, overwrite) as unfinished:
-        unfinished.write_bytes(make(*what))
+    with whole(path, error, overwrite) as file:
+        file.write_bytes(make(*what))
     return path
 
 

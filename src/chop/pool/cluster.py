@@ -45,6 +45,8 @@ class Ray(Pool):
         self._site = site
         self._idle: list[_Actor] = []
         self._busy: dict[Any, _Actor] = {}
+        self._stillborn = 0
+        """Actors that died while they began, since one did not."""
         self._ours = not self._ray.is_initialized()
         if self._ours:
             address = os.environ.get("RAY_ADDRESS")
@@ -104,16 +106,20 @@ class Ray(Pool):
     def _outcome(self, ref: Any, begins: bool) -> tuple[Any, bool]:
         """What an actor returned, and whether it lives on."""
         try:
-            return self._ray.get(ref), True
+            outcome = self._ray.get(ref)
+            self._stillborn = 0
+            return outcome, True
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause if isinstance(error.cause, Exception) else error
             if begins:
                 raise self._site.not_loaded(sentence(cause)) from None
             raise cause from None
         except self._ray.exceptions.RayError as error:
-            if begins:
+            self._stillborn += begins
+            if self._stillborn == LIVES:  # a node that is taken away is no reason to give up
                 raise self._site.error(
-                    f"a worker process died while it loaded {self._site.what} ({type(error).__name__})"
+                    f"{LIVES} worker processes died while they loaded {self._site.what} "
+                    f"({type(error).__name__})"
                 ) from None
             return None, False
 

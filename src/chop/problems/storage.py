@@ -62,7 +62,8 @@ def _fill(file: Any, cases: Iterable[Case], command: str, progress: Callable[[in
     for case in cases:
         if not settings:
             settings = dict(case.meta)
-            settings["axes"] = [[axis.name, axis.period] for axis in case.prompt.axes or ()]
+            stated = [[axis.name, axis.period] for axis in case.prompt.axes or ()]
+            settings["axes"] = None if case.prompt.assumed else stated  # what nobody said, no file says
         else:
             settings["n"] = settings.get("n", rows) + case.meta.get("n", len(case))
             settings["failures"] = [*settings.get("failures", []), *case.meta.get("failures", [])]
@@ -217,7 +218,7 @@ class CaseFile:
         def field(name: str) -> Field:
             return Field(take(f"{name}/coords"), take(f"{name}/values"), optional(f"{name}/mask"))
 
-        axes = tuple(Axis(name, period) for name, period in self.settings["axes"])
+        given = self.settings["axes"]
         rows = {name: data[first:last] for name, data in self._data.items() if name.startswith("rows/")}
         return Case(
             prompt=Prompt(
@@ -226,7 +227,7 @@ class CaseFile:
                 query=field("query"),
                 at=take("at"),
                 graph=Graph(take("graph"), take("at").shape[-2]) if "graph" in self._data else None,
-                axes=axes,
+                axes=None if given is None else tuple(Axis(name, period) for name, period in given),
                 times=take("times"),
             ),
             target=take("target"),
