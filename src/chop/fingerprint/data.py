@@ -44,8 +44,11 @@ def plain(value: Any) -> str:
 def feed_bytes(digest: Digest, data: Tensor | Array) -> None:
     """The numbers alone; dtype and shape are known to whoever asks."""
     if isinstance(data, Tensor):
-        # As bytes, since numpy does not know every dtype of torch.
-        data = data.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        tensor = data.detach().cpu().contiguous()
+        try:
+            data = tensor.numpy()
+        except TypeError:  # numpy does not know every dtype of torch
+            data = tensor.reshape(-1).view(torch.uint8).numpy()
     digest.update(np.ascontiguousarray(data).data)
 
 
