@@ -175,11 +175,20 @@ def journal_seeds(folder):
 # What is read of a file; a result or a ChopError, anything else is wrong.
 
 
+def read_contents(path):
+    """As ``chop info`` shows it, which must be possible to print."""
+    from chop.files.contents import contents, contents_text
+    from chop.terminal import json_text
+
+    found = contents(path)
+    for text in (contents_text(found), json_text(found)):
+        text.encode()
+
+
 def read_questions(path, number):
     from chop.files import QuestionFile, predict
-    from chop.files.contents import contents, contents_text
 
-    contents_text(contents(path))
+    read_contents(path)
     with QuestionFile(path) as file:
         assert all(len(along) for _, along in file.answer_grid)
         for part in file.batches():
@@ -215,10 +224,9 @@ def read_netcdf(path, number):
 
 
 def read_weights(path, number):
-    from chop.files.contents import contents, contents_text
     from chop.icon import load
 
-    contents_text(contents(path))
+    read_contents(path)
     load(path)
 
 
