@@ -182,7 +182,7 @@ def test_a_metric_that_fails_names_its_line(folder):
         + "task = dataclasses.replace(task, metric=error)\n"
     )
     line = (folder / "mine.py").read_text().split("\n").index("    return answers.nonsense") + 1
-    words = rf"the metric of task 'toy' failed \(AttributeError: .*nonsense.*; mine\.py, line {line}\)"
+    words = rf"the metric of task 'toy' failed \(AttributeError: .*nonsense.*\) at mine\.py, line {line}$"
     with pytest.raises(EvolutionError, match=words):
         evolve("mine.py", 13, out="out")
 
@@ -195,7 +195,7 @@ def test_the_place_is_the_users_innermost_line():
         own()
     line = own.__code__.co_firstlineno + 1
     assert user_code.place(error.value) == f"test_user_code.py, line {line}"
-    assert user_code.told(error.value).endswith(f"; test_user_code.py, line {line}")
+    assert user_code.told(error.value).endswith(f") at test_user_code.py, line {line}")
     assert user_code.place(ValueError("never raised")) == ""
     verdict = Judge(load_task(str(TOY)))(Job("nonsense("))
     assert "line" not in verdict.reason, "chop's own lines are not shown"

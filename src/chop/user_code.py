@@ -42,7 +42,8 @@ def load(path: str | Path, error: type[ChopError]) -> ModuleType:
         raise error(f"there is no file {path}")
     if file.suffix != ".py":
         raise error(f"{path} is not a Python file: its name does not end with .py")
-    name = f"chop_user_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    stem = file.stem.encode("ascii", "replace").decode()
+    name = f"chop_user_{stem}_{hashlib.sha256(os.fsencode(file)).hexdigest()[:8]}"
     try:
         source = file.read_bytes()
     except OSError as problem:

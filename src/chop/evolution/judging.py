@@ -119,7 +119,7 @@ class Judge:
         except ChopError as error:
             status, reason = "failed", str(error)[:300]
         except Exception as error:  # an operator of somebody else may raise anything
-            status, reason = "failed", told(error)[:300]
+            status, reason = "failed", f"it failed {told(error)}"[:300]
         return Verdict(status, tuple(errors), calls, reason, round(time.perf_counter() - begun, 3))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from chop.atomic import refuse, whole
+from chop.atomic import make_folder, refuse, write_text
 from chop.evolution.agents import LANGUAGE_MODEL, Proposer
 from chop.evolution.errors import EvolutionError
 from chop.evolution.executors import Executor, Source, executor_named, task_of
@@ -58,17 +58,12 @@ class Evolved:
         """The winner's text in a file, which `chop.parse` reads."""
         path = Path(path)
         prepare(path, overwrite)
-        with whole(path, EvolutionError, overwrite) as partial:
-            partial.write_text(f"{self.winner.text}\n", encoding="utf-8")
-        return path
+        return write_text(path, f"{self.winner.text}\n", EvolutionError, overwrite)
 
 
 def prepare(path: Path, overwrite: bool = False) -> None:
     """Make the folder that a winner is to be saved in; say at once if that cannot be."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise EvolutionError(f"{path} cannot be written: {problem.strerror}") from None
+    make_folder(path.parent, EvolutionError)
     refuse(path, EvolutionError, overwrite)
 
 

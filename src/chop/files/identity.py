@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from chop import __version__
 from chop.errors import ModelError
 from chop.files.kept import BY_CONTENT, Run
 from chop.files.questions import QuestionFile
+from chop.fingerprint import of_file, of_module
 from chop.model import FrozenModel
 from chop.program import Program
 
@@ -33,20 +33,16 @@ def run_of(
 
 def _questions(questions: QuestionFile) -> str | None:
     """Known by content; None for those that are in memory alone."""
-    return _digest(questions.path) if questions.path.is_file() else None
+    return of_file(questions.path) if questions.path.is_file() else None
 
 
 def _model(model: str | FrozenModel, name: str) -> str | None:
     """A file or a torch module is known by content, another callable by the name that was given to it."""
     if isinstance(model, str):
         file, function = _file(model)
-        return f"{_digest(file)}{function}"
+        return f"{of_file(file)}{function}"
     if isinstance(model, nn.Module):
-        digest = hashlib.sha256(type(model).__qualname__.encode())
-        for key, value in sorted(model.state_dict().items()):
-            digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        return of_module(model)
     return f"named {name}" if name else None
 
 
@@ -61,11 +57,6 @@ def _file(source: str) -> tuple[Path, str]:
     if not path.is_file():
         raise ModelError(f"there is no file {path}")
     return path, name
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 __all__ = ["run_of"]

@@ -131,6 +131,7 @@ class Kept:
     def __exit__(self, *_: object) -> None:
         with self._closing:
             if not (self.entries and self._lasting):
+                self._lines.close()
                 self._clear()
                 (self._folder / _LOCK).unlink(missing_ok=True)
                 with suppress(OSError):  # another process may have begun in it by now

@@ -10,7 +10,9 @@ from chop.fingerprint.data import (
     feed_prompt,
     feed_state,
     feed_tensor,
+    of_file,
     of_model,
+    of_module,
     of_network,
     plain,
     quick,
@@ -19,5 +21,5 @@ from chop.fingerprint.data import (
 
 __all__ = [
     "axes_of", "content_key", "feed_bytes", "feed_prompt", "feed_state", "feed_tensor", "may_be_same",
-    "of_callable", "of_model", "of_network", "plain", "quick", "written",
+    "of_callable", "of_file", "of_model", "of_module", "of_network", "plain", "quick", "written",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What tells data and networks apart: tensors, prompts, models and plain values.
+"""What tells data and networks apart: tensors, prompts, models, plain values and files.
 
 `written` digests stand in journals, stores and file names: what is fed to them, byte for byte, is part of
 those formats and does not change. `quick` ones live as long as the process.
@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,13 +125,19 @@ def axes_of(prompt: Prompt) -> list[list[Any]]:
 
 def of_model(model: FrozenModel, probe: Prompt) -> str:
     """A torch module by its class and state; any other callable by its answers to some questions."""
-    digest = written()
     if isinstance(model, nn.Module):
-        digest.update(type(model).__qualname__.encode())
-        feed_state(digest, model)
-    else:
-        with torch.inference_mode():
-            feed_tensor(digest, Caller(model, probe)([probe])[0])
+        return of_module(model)
+    digest = written()
+    with torch.inference_mode():
+        feed_tensor(digest, Caller(model, probe)([probe])[0])
+    return digest.hexdigest()
+
+
+def of_module(module: nn.Module) -> str:
+    """A torch module by its class and state."""
+    digest = written()
+    digest.update(type(module).__qualname__.encode())
+    feed_state(digest, module)
     return digest.hexdigest()
 
 
@@ -142,7 +149,13 @@ def of_network(config: Any, network: nn.Module) -> str:
     return digest.hexdigest()
 
 
+def of_file(path: Path) -> str:
+    """A file by its bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, written).hexdigest()
+
+
 __all__ = [
-    "axes_of", "content_key", "feed_bytes", "feed_prompt", "feed_state", "feed_tensor", "of_model",
-    "of_network", "plain", "quick", "written",
+    "axes_of", "content_key", "feed_bytes", "feed_prompt", "feed_state", "feed_tensor", "of_file",
+    "of_model", "of_module", "of_network", "plain", "quick", "written",
 ]  # fmt: skip
