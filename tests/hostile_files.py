@@ -152,21 +152,18 @@ def weights_seeds(folder):
 
 
 def journal_seeds(folder):
+    from chop.bench.air.conditions import POLLUTANTS
+
     asset = Path(__file__).parent / "assets" / "evolution_journal_1.jsonl"
     (folder / "journal.jsonl").write_bytes(b"".join(asset.read_bytes().splitlines(keepends=True)[:20]))
-    case = {"condition": "a", "method": "raw", "batch": [0, 2], "index": 0, "error": 0.5}
+    told = {"calls": 1, "ms": 0.5, "method": "raw"}
+    case = {**told, "condition": "a", "batch": [0, 2], "index": 0, "error": 0.5, "curve": [0.5, None]}
     head = {"format": "chop-bench-1", "version": "0", "seed": 0}
     lines = [head, {"model": "mfc", "sha256": "00", "file": "f"}, case, {**case, "index": 1}]
     (folder / "cases.jsonl").write_bytes(b"".join(map(line_of, lines)))
     head = {"format": "chop-bench-air-1", "version": "0", "seed": 0, "year": 2020}
-    row = {
-        "direction": "a",
-        "selection": "b",
-        "lead": 1,
-        "method": "raw",
-        "hours": [1, 2],
-        "errors": [0.1, 0.2],
-    }
+    errors = {name: [0.1, None] for name in POLLUTANTS}
+    row = {**told, **errors, "direction": "a", "selection": "b", "lead": 1, "hours": [1, 2]}
     used = {"used": "network", "region": "a", "sha256": "00", "name": "n"}
     lines = [head, used, {"asked": "a", "every": 1, "hours": [1, 2]}, row]
     (folder / "air.jsonl").write_bytes(b"".join(map(line_of, lines)))
