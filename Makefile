@@ -73,7 +73,7 @@ extras-check: $(BIN)/python
 	$(BIN)/python .ci/install_check.py all
 
 validity: $(VENV)/.dev
-	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/test_evolution_run.py -k killed
+	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/test_evolution_run.py tests/test_files_resume.py -k killed
 	CHOP_HOSTILE=10000 $(ONE_THREAD) $(BIN)/python -m pytest -rP tests/test_files_hostile.py
 
 bench: $(VENV)/.dev
