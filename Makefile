@@ -17,7 +17,7 @@ help:
 	@echo "make test-lowest   pass the tests with the lowest supported versions of everything (minutes)"
 	@echo "make wheel-check   build the wheel, install it into an empty environment, use it there (minutes)"
 	@echo "make extras-check  the same with each extra, one by one (many minutes)"
-	@echo "make validity      kill a search thirty times, read fifty thousand hostile files (an hour)"
+	@echo "make validity      kill a search and a prediction thirty times, read fifty thousand hostile files (an hour)"
 	@echo "make bench         measure speed ratios (minutes)"
 	@echo "make clean         remove the environment and everything made"
 
@@ -73,7 +73,7 @@ extras-check: $(BIN)/python
 	$(BIN)/python .ci/install_check.py all
 
 validity: $(VENV)/.dev
-	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/test_evolution_run.py -k killed
+	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/test_evolution_run.py tests/test_files_resume.py -k killed
 	CHOP_HOSTILE=10000 $(ONE_THREAD) $(BIN)/python -m pytest -rP tests/test_files_hostile.py
 
 bench: $(VENV)/.dev

@@ -152,21 +152,18 @@ def weights_seeds(folder):
 
 
 def journal_seeds(folder):
+    from chop.bench.air.conditions import POLLUTANTS
+
     asset = Path(__file__).parent / "assets" / "evolution_journal_1.jsonl"
     (folder / "journal.jsonl").write_bytes(b"".join(asset.read_bytes().splitlines(keepends=True)[:20]))
-    case = {"condition": "a", "method": "raw", "batch": [0, 2], "index": 0, "error": 0.5}
+    told = {"calls": 1, "ms": 0.5, "method": "raw"}
+    case = {**told, "condition": "a", "batch": [0, 2], "index": 0, "error": 0.5, "curve": [0.5, None]}
     head = {"format": "chop-bench-1", "version": "0", "seed": 0}
     lines = [head, {"model": "mfc", "sha256": "00", "file": "f"}, case, {**case, "index": 1}]
     (folder / "cases.jsonl").write_bytes(b"".join(map(line_of, lines)))
     head = {"format": "chop-bench-air-1", "version": "0", "seed": 0, "year": 2020}
-    row = {
-        "direction": "a",
-        "selection": "b",
-        "lead": 1,
-        "method": "raw",
-        "hours": [1, 2],
-        "errors": [0.1, 0.2],
-    }
+    errors = {name: [0.1, None] for name in POLLUTANTS}
+    row = {**told, **errors, "direction": "a", "selection": "b", "lead": 1, "hours": [1, 2]}
     used = {"used": "network", "region": "a", "sha256": "00", "name": "n"}
     lines = [head, used, {"asked": "a", "every": 1, "hours": [1, 2]}, row]
     (folder / "air.jsonl").write_bytes(b"".join(map(line_of, lines)))
@@ -175,11 +172,20 @@ def journal_seeds(folder):
 # What is read of a file; a result or a ChopError, anything else is wrong.
 
 
+def read_contents(path):
+    """As ``chop info`` shows it, which must be possible to print."""
+    from chop.files.contents import contents, contents_text
+    from chop.terminal import json_text
+
+    found = contents(path)
+    for text in (contents_text(found), json_text(found)):
+        text.encode()
+
+
 def read_questions(path, number):
     from chop.files import QuestionFile, predict
-    from chop.files.contents import contents, contents_text
 
-    contents_text(contents(path))
+    read_contents(path)
     with QuestionFile(path) as file:
         assert all(len(along) for _, along in file.answer_grid)
         for part in file.batches():
@@ -215,10 +221,9 @@ def read_netcdf(path, number):
 
 
 def read_weights(path, number):
-    from chop.files.contents import contents, contents_text
     from chop.icon import load
 
-    contents_text(contents(path))
+    read_contents(path)
     load(path)
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 import chop
 from chop.errors import ChopError
 from chop.files import QuestionFile, predict
-from chop.files.contents import contents
+from chop.files.contents import contents, contents_text
 from chop.files.npz import NpzArray
 from chop.guards import bounds, heaps
 from chop.icon import IconConfig, load, provenance
@@ -317,7 +317,7 @@ def test_a_limit_of_memory_is_kept(tmp_path):
 import resource, sys
 import torch, chop
 from chop.files import QuestionFile
-from chop.files.contents import contents
+from chop.files.contents import contents, contents_text
 now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (now + {700 * 2**20},) * 2)
 for read, path in ((chop.load, "w.safetensors"), (QuestionFile, "q.h5"), (QuestionFile, "q.npz")):
@@ -405,6 +405,24 @@ def test_malformed_attributes_of_a_file(name, value, tmp_path):
         del content["input_coords"]
     told = contents(write_hdf5(tmp_path / "q.h5", content, **{name: value}))
     assert told["holds"] == ("arrays" if name == "grid" else "questions"), told
+
+
+ODD = "up \x1b[2Jdown \ud800 and é"
+SHOWN = "up \\x1b[2Jdown \\ud800 and é"
+
+
+def test_texts_that_no_terminal_should_be_sent(tmp_path):
+    written = write_npz(tmp_path / "q.npz", arrays(), title=ODD)
+    network = bomb(tmp_path / "w.safetensors", IconConfig().to_dict(), training=json.dumps({ODD: [ODD]}))
+    assert contents(written)["notes"]["title"] == SHOWN
+    assert contents(network)["training"] == {SHOWN: [SHOWN]}
+    assert SHOWN in contents_text(contents(written))
+
+
+def test_numbers_that_are_no_characters(tmp_path):
+    path = with_member(tmp_path / "q.npz", "axes", npy((), "<U3", data=b"\xff" * 12))
+    with pytest.raises(ChopError, match="axes cannot be read"):
+        QuestionFile(path)
 
 
 def test_a_heap_without_end(tmp_path):

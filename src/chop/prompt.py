@@ -6,7 +6,7 @@ them. Prompts and fields compare by identity, so that a run can remember what it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +126,15 @@ class Prompt:
         from chop.pictures.notebook import prompt_html
 
         return prompt_html(self)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Points, values and masks of its fields, and where the answer is wanted."""
+        for part in (self.inputs, self.outputs, self.query):
+            yield part.coords
+            yield part.values
+            if part.mask is not None:
+                yield part.mask
+        yield self.at
 
     def axis(self, name: str) -> int | None:
         """The position of a named coordinate, None if there is none of that name."""

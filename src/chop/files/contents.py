@@ -14,9 +14,22 @@ from chop.terminal import plural, size
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """Kind, size, arrays and notes of a file, as plain values."""
-    if path.suffix == ".safetensors":
-        return _weights(path)
+    """Kind, size, arrays and notes of a file, as plain values that can be shown anywhere."""
+    found: dict[str, Any] = _shown(_weights(path) if path.suffix == ".safetensors" else _arrays(path))
+    return found
+
+
+def _shown(value: Any) -> Any:
+    """The same with what no terminal should be sent written out: anyone may have chosen the texts."""
+    if isinstance(value, str):
+        shown = (c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in value)
+        return "".join(shown)
+    if isinstance(value, dict):
+        return {_shown(key): _shown(part) for key, part in value.items()}
+    return [_shown(part) for part in value] if isinstance(value, list) else value
+
+
+def _arrays(path: Path) -> dict[str, Any]:
     source = open_source(path)
     try:
         meanings = {name: spec.meaning for spec in LAYOUT for name in (spec.name, spec.grouped)}

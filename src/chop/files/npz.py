@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import sys
 import tempfile
 import tokenize
 import zipfile
@@ -122,8 +123,10 @@ class NpzArray:
 
     def text(self) -> Any:
         """The one text that it holds."""
-        with self._careful():  # not every number is a character
-            return self.whole().item()
+        found = self.whole().reshape(1)
+        if self.dtype.kind == "U" and (found.view(self.dtype.byteorder + "u4") > sys.maxunicode).any():
+            raise self._damaged()  # not every number is a character
+        return found.item()
 
     def close(self) -> None:
         """Let go of the member."""

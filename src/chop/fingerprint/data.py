@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,19 +77,9 @@ def feed_state(
         feed(digest, value)
 
 
-def _tensors(prompt: Prompt) -> Iterator[Tensor]:
-    """Points, values and masks of a prompt's fields, and where the answer is wanted."""
-    for part in (prompt.inputs, prompt.outputs, prompt.query):
-        yield part.coords
-        yield part.values
-        if part.mask is not None:
-            yield part.mask
-    yield prompt.at
-
-
 def feed_prompt(digest: Digest, prompt: Prompt) -> None:
     """What a prompt holds; `axes_of` and its times are told apart from that."""
-    for tensor in _tensors(prompt):
+    for tensor in prompt.tensors():
         feed_tensor(digest, tensor)
     if prompt.graph is not None:
         feed_tensor(digest, prompt.graph.edges)
@@ -103,7 +93,7 @@ def content_key(prompt: Prompt) -> bytes:
     """
     digest = quick()
     while True:
-        for tensor in _tensors(prompt):
+        for tensor in prompt.tensors():
             _feed_lean(digest, tensor)
         if prompt.times is not None:
             _feed_lean(digest, prompt.times)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ FORMAT = "chop-icon-1"
 BUNDLED = Path(__file__).parent / "weights"
 LONGEST = 2**16
 """Characters of what a header says; ours have hundreds."""
+DEEPEST = 50
+"""Lists in lists of it."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +125,11 @@ def _open(path: Path, tensors: bool) -> tuple[Provenance, dict[str, Tensor]]:
 
 
 def _table(header: Mapping[str, str], name: str) -> dict[str, Any]:
-    if len(header[name]) > LONGEST:
-        raise ValueError(f"its {name} has {len(header[name])} characters")
-    return dict(json.loads(header[name]))
+    text = header[name]
+    levels = accumulate((character in "[{") - (character in "]}") for character in text[: LONGEST + 1])
+    if len(text) > LONGEST or max(levels, default=0) > DEEPEST:
+        raise ValueError(f"its {name} is too long or nested too deeply")
+    return dict(json.loads(text))
 
 
 __all__ = ["BUNDLED", "FORMAT", "Provenance", "bundled", "find", "load", "provenance", "read", "save"]

@@ -17,18 +17,6 @@ from chop.testing.data import make_prompt, scaled, toy_model, unit_free_model
 from chop.text import parse, registry
 
 
-def tensors(prompt: Prompt) -> Iterator[Tensor]:
-    """Every tensor a prompt holds."""
-    for part in (prompt.inputs, prompt.outputs, prompt.query):
-        yield part.coords
-        yield part.values
-        if part.mask is not None:
-            yield part.mask
-    yield prompt.at
-    if prompt.times is not None:
-        yield prompt.times
-
-
 class _OnPrompts:
     """Prompts to test on; a subclass lists others if these do not suit it."""
 
@@ -123,9 +111,9 @@ class OperatorConformance(_OnPrompts):
     def test_prompt_unchanged(self) -> None:
         """A program never writes into its prompt."""
         for program, _, prompt in self._suitable():
-            before = [tensor.clone() for tensor in tensors(prompt)]
+            before = [tensor.clone() for tensor in prompt.tensors()]
             program.run(self.model, prompt, validate=True)
-            assert all(torch.equal(old, new) for old, new in zip(before, tensors(prompt), strict=True))
+            assert all(torch.equal(old, new) for old, new in zip(before, prompt.tensors(), strict=True))
 
     def test_calls_known_beforehand(self) -> None:
         """Q counted without running is Q counted while running."""
@@ -215,9 +203,9 @@ class ModelConformance(_OnPrompts):
         """A model never writes into its prompt."""
         model = self.make_model()
         for prompt in self.prompts(self.dtype):
-            before = [tensor.clone() for tensor in tensors(prompt)]
+            before = [tensor.clone() for tensor in prompt.tensors()]
             Icon().run(model, prompt)
-            assert all(torch.equal(old, new) for old, new in zip(before, tensors(prompt), strict=True))
+            assert all(torch.equal(old, new) for old, new in zip(before, prompt.tensors(), strict=True))
 
     def test_learns_nothing(self) -> None:
         """The weights of a torch module are the same after a program as before."""
