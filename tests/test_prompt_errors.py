@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from chop import Axis, Field, Graph, PromptError
+from chop import Axis, Field, Graph, Prompt, PromptError
 from prompt_parts import B, D, M, N, field, made
 
 
@@ -174,3 +174,38 @@ def test_not_finite_where_unobserved_is_refused_too():
     bad = spoiled(field(B, D, M, 1), "values", float("nan"))
     with pytest.raises(PromptError, match=r"fill them in and mark them False"):
         made(outputs=Field(bad.coords, bad.values, mask))
+
+
+# Shapes that fit two readings.
+
+
+def test_grids_of_questions_or_of_examples():
+    """Five questions of five examples: (5, n, k) was taken for the examples' grids without a word."""
+    values, grids = torch.ones(5, 5, 8, 1), torch.rand(5, 8, 1)
+    with pytest.raises(PromptError, match=r"two ways.*write \(1, 5, 8, 1\) or \(5, 1, 8, 1\)"):
+        Field(grids, values)
+    of_examples, of_questions = Field(grids[None], values), Field(grids[:, None], values)
+    assert torch.equal(of_examples.coords[0], grids)
+    assert torch.equal(of_questions.coords[:, 0], grids)
+
+
+def test_sizes_that_decide_are_read():
+    assert Field(torch.rand(5, 8, 1), torch.ones(3, 5, 8, 1)).coords.shape == (3, 5, 8, 1)
+    assert Field(torch.rand(8, 1), torch.ones(5, 5, 8, 1)).coords.shape == (5, 5, 8, 1)
+    assert Field(torch.rand(1, 8, 1), torch.ones(5, 5, 8, 1)).coords.shape == (5, 5, 8, 1)
+
+
+def test_other_arrays_of_two_readings():
+    values = torch.ones(3, 3, 4, 8, 1)
+    grid = torch.rand(8, 1)
+    parts = {
+        "inputs": Field(grid, values),
+        "outputs": Field(grid, values),
+        "query": Field(grid, values[:, :, 0]),
+    }
+    with pytest.raises(PromptError, match=r"Prompt\.at .*two ways"):
+        Prompt(**parts, at=torch.rand(3, 8, 1))
+    with pytest.raises(PromptError, match=r"Prompt\.times .*write \(1, 3, 5\) or \(3, 1, 5\)"):
+        Prompt(**parts, at=grid, times=torch.arange(5).expand(3, 5))
+    with pytest.raises(PromptError, match=r"Field\.mask .*two ways"):
+        Field(grid, values[:, :, 0], torch.ones(3, 8, 1, dtype=torch.bool))

@@ -95,6 +95,8 @@ class Field:
                     f"Field.mask must be bool and fit values {shape_text(values)}, "
                     f"not {mask.dtype} {shape_text(mask)}"
                 )
+            if mask.ndim > 2:
+                refuse_two_readings(mask, 2, values.shape[:-2], "Field.mask")
             object.__setattr__(self, "mask", mask.expand(values.shape))
         if hidden is not None:
             seen = ~torch.from_numpy(hidden).to(values.device) & self.observed
@@ -274,6 +276,23 @@ def broadcasts(shape: Sequence[int], onto: Sequence[int]) -> bool:
     )
 
 
+def refuse_two_readings(tensor: Tensor, own: int, onto: Sequence[int], name: str) -> None:
+    """Say so if leading axes that are left out can be the first as well as the last ones of a batch.
+
+    ``own`` is the number of axes behind the batch. Grids (5, n, k) beside values (5, 5, n, c) may be those of
+    five questions or of five examples.
+    """
+    lead, rest = tuple(tensor.shape[:-own]), tuple(tensor.shape[-own:])
+    left_out = len(onto) - len(lead)
+    first = all(have in (1, want) for have, want in zip(lead, onto, strict=False))
+    if left_out > 0 and first and broadcasts(lead, onto) and any(size != 1 for size in lead):
+        ones = (1,) * left_out
+        raise PromptError(
+            f"{name} {tuple(tensor.shape)} can be read in two ways beside a batch of {tuple(onto)}: write "
+            f"{(*ones, *lead, *rest)} or {(*lead, *ones, *rest)}, with 1 where it is shared"
+        )
+
+
 def _spread(coords: Tensor, values: Tensor, name: str) -> Tensor:
     """Coordinates expanded to the batch of their values, in the same dtype."""
     if coords.is_complex() or coords.dtype == torch.bool:
@@ -287,6 +306,7 @@ def _spread(coords: Tensor, values: Tensor, name: str) -> Tensor:
             f"Field.{name} {shape_text(coords)} does not fit values {shape_text(values)}: "
             "the points and the leading axes must agree"
         )
+    refuse_two_readings(coords, 2, values.shape[:-2], f"Field.{name}")
     return coords.to(values.dtype).expand(*values.shape[:-1], coords.shape[-1])
 
 

@@ -24,6 +24,7 @@ from chop.fields import (
     broadcasts,
     holds_integers,
     lean,
+    refuse_two_readings,
     shape_text,
     take_examples,
     unchecked,
@@ -361,6 +362,7 @@ def _spread_at(prompt: Prompt) -> Tensor:
         raise PromptError(f"Prompt.at must be real numbers, not {at.dtype}")
     if at.device != prompt.device:
         raise PromptError(f"Prompt.at is on {at.device} but the query is on {prompt.device}")
+    refuse_two_readings(at, 2, batch, "Prompt.at")
     return at.to(prompt.dtype).expand(*batch, *at.shape[-2:])
 
 
@@ -377,6 +379,7 @@ def _checked_times(prompt: Prompt) -> Tensor:
             f"Prompt.times must be (..., {d + 1}): one for each of the {d} inputs and one for the "
             f"query, not {shape_text(times)}"
         )
+    refuse_two_readings(times, 1, prompt.batch, "Prompt.times")
     return times.long().expand(*prompt.batch, d + 1)
 
 
