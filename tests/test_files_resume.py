@@ -345,7 +345,9 @@ COMMAND = ("predict", "q.h5", "-m", "model.py", "-p", "correct(icon)", "-o", "a.
 
 def started(*arguments, **options):
     code = (
+        # As from a terminal, whoever runs the tests: in the background, or under nohup.
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
         "sys.argv[0] = 'chop'\nfrom chop.cli import main\nmain()"
     )
     return subprocess.Popen(
