@@ -106,11 +106,14 @@ def _alone(work: Work[Job, Setting], job: Job, setting: Setting) -> list[Record]
 def _stop(pool: ProcessPoolExecutor) -> None:
     """At once: what runs is thrown away and done again by the next command."""
     running = list((pool._processes or {}).values())
+    manager: Any = getattr(pool, "_executor_manager_thread", None)
     pool.shutdown(wait=False, cancel_futures=True)
     for process in running:
         process.terminate()
     for process in running:
         process.join()
+    if manager is not None:  # it closes a pipe that Python writes to on its way out
+        manager.join()
 
 
 EXECUTORS: dict[str, Executor] = {"processes": processes, "inline": inline, "ray": ray}
