@@ -171,3 +171,7 @@ def test_a_bundled_network_refuses_other_domains():
     """Coordinates were wrapped into a period of 1 without a word."""
     with pytest.raises(chop.ModelError, match=r"x reaches from 0 to 6\.18.*divide it by its period"):
         parse("icon").run(chop.load("conservation"), on(regular(64, 2 * math.pi)).to(torch.float32))
+
+
+def test_an_axis_in_words():
+    assert [str(axis) for axis in (Axis("t"), Axis("x", 2.0))] == ["t", "x (period 2)"]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chop
-from chop import Axis, Field, Prompt, metrics
+from chop import Field, Prompt, metrics
 from chop.declare import Operator
 from chop.running import validation_error
 from chop.testing import make_prompt, toy_model
@@ -148,8 +148,3 @@ def test_who_claims_it():
     silent = {name for name, operator in chop.registry().items() if not operator.unit_free}
     assert silent == {"unit_mass", "finite"}
     assert not Operator.unit_free
-
-
-def test_axes_do_not_count_as_data():
-    """Coordinates have units of their own, which are stated."""
-    assert str(Axis("x", 2.0)) == "x (period 2)"

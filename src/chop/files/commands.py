@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chop.named import NAMED
+
 if TYPE_CHECKING:
     from chop.files.predicting import Summary
     from chop.program import Program
     from chop.trace import Trace
 
-PROGRAMS = (
-    "raw", "conservation", "mfc", "corr", "air", "conservation_evolved", "mfc_evolved", "air_evolved",
-)  # fmt: skip
-"""The catalog's names, written here so that help and completion need not load it."""
+PROGRAMS = tuple(NAMED)
+"""The catalog's names: help and completion need the texts alone, not the programs."""
 
 
 def _networks() -> list[str]:
