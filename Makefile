@@ -53,7 +53,7 @@ unit: $(VENV)/.dev
 
 # The reference is made from the code first; any warning is an error.
 docs: $(VENV)/.docs
-	$(ONE_THREAD) $(BIN)/python -m chop.reference docs/reference --pictures
+	cd docs && $(ONE_THREAD) ../$(BIN)/python -m generator reference --pictures
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
@@ -73,8 +73,8 @@ extras-check: $(BIN)/python
 	$(BIN)/python .ci/install_check.py all
 
 validity: $(VENV)/.dev
-	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/test_evolution_run.py tests/test_files_resume.py -k killed
-	CHOP_HOSTILE=10000 $(ONE_THREAD) $(BIN)/python -m pytest -rP tests/test_files_hostile.py
+	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/evolution/test_run.py tests/files/test_resume.py -k killed
+	CHOP_HOSTILE=10000 $(ONE_THREAD) $(BIN)/python -m pytest -rP tests/storage/test_hostile_files.py
 
 bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do $(ONE_THREAD) $(BIN)/python $$script || exit 1; done

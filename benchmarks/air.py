@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import chop
-from chop.icon import station_memory
+from chop.icon.stations import memory as station_memory
 from chop.problems import air
 
 SIZE = (209, 184)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from chop.catalog import FOUND
+from chop.core.programs import FOUND
 from chop.evolution.findings import findings
 from chop.evolution.run import evolve
 

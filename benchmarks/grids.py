@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from chop.grids import _by_all, _by_tree
-from chop.prompt import Field, Prompt
-from chop.text import parse
+from chop.core.grids import _by_all, _by_tree
+from chop.core.prompt import Field, Prompt
+from chop.core.text import parse
 
 
 def question(points: int, examples: int = 5) -> Prompt:

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 import chop
-from chop.prompt import Axis, Field, Graph, Prompt
+from chop.core.prompt import Axis, Field, Graph, Prompt
 
 LIMITS = {"conservation": 1.05, "mfc": 1.10, "corr": 1.10, "air": 1.15}
 

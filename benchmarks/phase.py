@@ -15,7 +15,7 @@ from torch import Tensor
 
 import chop
 from chop import metrics
-from chop.forecast import rollout
+from chop.core.forecast import rollout
 from chop.problems import conservation
 
 STEPS, EARLY, LATE = 144, 36, 120

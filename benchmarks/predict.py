@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 import chop
-from chop.atomic import whole
 from chop.files import FileError, QuestionFile, predict
 from chop.files.answers import open_answers
+from chop.storage.atomic import whole
 
 
 def last_output(prompt: chop.Prompt) -> torch.Tensor:

@@ -26,9 +26,9 @@ import numpy as np
 import torch
 
 from chop.problems import conservation, mfc
-from chop.problems.initial import InitialCondition
-from chop.problems.mfc_operators import draw_cost, draw_density, nodes_for
-from chop.problems.seeding import random_stream
+from chop.problems.conservation.initial import InitialCondition
+from chop.problems.mfc.operators import draw_cost, draw_density, nodes_for
+from chop.problems.random_streams import random_stream
 
 FLUX = "sin(u)-cos(u)"
 FRAMES = 0.1 * np.arange(1, 8)

@@ -95,7 +95,7 @@ def install(folder: Path, project: str) -> None:
     """What ``pip install -e .`` leaves behind for entry points, without touching the environment."""
     import tomllib
 
-    from chop.text import registry
+    from chop.core.text import registry
 
     declared = tomllib.loads(project)["project"]
     about = folder / f"{declared['name'].replace('-', '_')}-{declared['version']}.dist-info"
@@ -172,7 +172,7 @@ def _suites(names: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def _importable(folder: Path) -> Iterator[None]:
     """Modules and entry points of the folder are found, and forgotten afterwards."""
-    from chop.text import registry
+    from chop.core.text import registry
 
     loaded = set(sys.modules)
     sys.path.insert(0, str(folder))

@@ -1,7 +1,7 @@
 """Programs around a network of your own: a torch module with one token for each point.
 
 CHOP needs nothing of a model but an answer at the points asked. A module that takes plain arrays (see
-`chop.model.Arrays`) and returns ``(B, m, c)`` is wrapped by `chop.from_torch`; its dtype and device, the
+`chop.core.model.Arrays`) and returns ``(B, m, c)`` is wrapped by `chop.from_torch`; its dtype and device, the
 batch axes of prompts, memory and counting are taken care of. The module below has the shape of the
 reference networks: every point of every function is a token (1,200 of them for five examples on 100
 points), 256 wide, 6 layers. Load your own weights where it says so.

@@ -6,40 +6,26 @@ that ``import chop`` costs nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from chop.core.lazy import attach
 
 if TYPE_CHECKING:
-    from chop import evolution, files, icon, metrics, operators, problems, testing
-    from chop.catalog import programs
-    from chop.errors import ChopError, ModelError, ParseError, ProgramError, PromptError
+    from chop import evolution, files, icon, operators, problems, testing
+    from chop.core import metrics
+    from chop.core.errors import ChopError, ModelError, ParseError, ProgramError, PromptError
+    from chop.core.forecast import Rollout, rollout
+    from chop.core.model import from_jax, from_numpy, from_torch
+    from chop.core.program import Program
+    from chop.core.programs import programs
+    from chop.core.prompt import Axis, Field, Graph, Prompt
+    from chop.core.running import Result
+    from chop.core.text import parse, registry
+    from chop.core.trace import Trace
     from chop.evolution.run import evolve
-    from chop.forecast import Rollout, rollout
     from chop.icon.weights import load
-    from chop.model import from_jax, from_numpy, from_torch
-    from chop.program import Program
-    from chop.prompt import Axis, Field, Graph, Prompt
-    from chop.running import Result
-    from chop.text import parse, registry
-    from chop.trace import Trace
 
 __version__ = "0.1.0"
-
-_HOME = {
-    "chop.catalog": ("programs",),
-    "chop.errors": ("ChopError", "ModelError", "ParseError", "ProgramError", "PromptError"),
-    "chop.evolution.run": ("evolve",),
-    "chop.forecast": ("Rollout", "rollout"),
-    "chop.icon.weights": ("load",),
-    "chop.model": ("from_jax", "from_numpy", "from_torch"),
-    "chop.program": ("Program",),
-    "chop.prompt": ("Axis", "Field", "Graph", "Prompt"),
-    "chop.running": ("Result",),
-    "chop.text": ("parse", "registry"),
-    "chop.trace": ("Trace",),
-}
-_MODULES = ("evolution", "files", "icon", "metrics", "operators", "problems", "testing")
-_NAMES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "Axis",
@@ -74,16 +60,28 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        value = getattr(import_module(_NAMES[name]), name)
-    elif name in _MODULES:
-        value = import_module(f"chop.{name}")
-    else:
-        raise AttributeError(f"module 'chop' has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "chop.core.errors": ("ChopError", "ModelError", "ParseError", "ProgramError", "PromptError"),
+        "chop.core.forecast": ("Rollout", "rollout"),
+        "chop.core.model": ("from_jax", "from_numpy", "from_torch"),
+        "chop.core.program": ("Program",),
+        "chop.core.programs": ("programs",),
+        "chop.core.prompt": ("Axis", "Field", "Graph", "Prompt"),
+        "chop.core.running": ("Result",),
+        "chop.core.text": ("parse", "registry"),
+        "chop.core.trace": ("Trace",),
+        "chop.evolution.run": ("evolve",),
+        "chop.icon.weights": ("load",),
+    },
+    {
+        "evolution": "chop.evolution",
+        "files": "chop.files",
+        "icon": "chop.icon",
+        "metrics": "chop.core.metrics",
+        "operators": "chop.operators",
+        "problems": "chop.problems",
+        "testing": "chop.testing",
+    },
+)

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from chop import metrics
-from chop.bench.errors import BenchError
 from chop.bench.methods import FINE_TUNING_STEPS
-from chop.icon.tokens import layout
-from chop.prompt import Prompt
+from chop.core.errors import BenchError
+from chop.core.prompt import Prompt
+from chop.icon.functions.tokens import layout
 
 if TYPE_CHECKING:
-    from chop.icon.network import Icon
+    from chop.icon.functions.network import Icon
     from chop.problems.case import Case
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chop.bench.errors import BenchError
 from chop.bench.methods import (
     ABLATED,
     ABLATIONS,
@@ -27,6 +26,7 @@ from chop.bench.methods import (
     ROLLOUT_GRID,
     grid,
 )  # fmt: skip
+from chop.core.errors import BenchError
 
 FLUXES = {"sin_cos": "sin u − cos u", "tanh": "tanh u", "buckley_leverett": "u²/(u²+(1−u)²)"}
 FAMILIES = {

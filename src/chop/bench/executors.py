@@ -14,9 +14,9 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from typing import Any, TypeVar
 
-from chop.bench.errors import BenchError
 from chop.bench.store import Record
-from chop.processes import begin_worker, one_thread
+from chop.core.errors import BenchError
+from chop.runs.pool.manners import begin_worker, one_thread
 
 Job = TypeVar("Job")
 Setting = TypeVar("Setting")

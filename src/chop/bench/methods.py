@@ -5,7 +5,7 @@ A method is program text, or ``@name`` for a baseline that no program expresses 
 
 from __future__ import annotations
 
-from chop.catalog import FOUND, TEXTS, best_found
+from chop.core.programs import FOUND, TEXTS, best_found
 
 RAW, CONSERVATION, MFC, CORR = (TEXTS[name] for name in ("raw", "conservation", "mfc", "corr"))
 FLAT = "query_mean"

@@ -10,10 +10,10 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chop.atomic import write_bytes
 from chop.bench.cells import Table
-from chop.bench.errors import BenchError
+from chop.core.errors import BenchError
 from chop.pictures.style import CSS
+from chop.storage.atomic import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

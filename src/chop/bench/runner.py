@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chop.bench.conditions import Selection, entries
-from chop.bench.errors import BenchError
 from chop.bench.executors import EXECUTORS
-from chop.bench.progress import told
 from chop.bench.results import choices
 from chop.bench.store import About, Store
 from chop.bench.work import Job, Setting, evaluate, fingerprint, jobs_of
-from chop.icon.station_config import StationConfig
+from chop.core.errors import BenchError
+from chop.core.text import parse
+from chop.icon.stations.config import StationConfig
 from chop.icon.weights import bundled, find, provenance
-from chop.text import parse
+from chop.runs.progress import told
 
 
 @dataclass(frozen=True)

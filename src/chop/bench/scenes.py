@@ -16,8 +16,8 @@ from chop.bench.figures import INK, PROGRAM_LOOK, RAW_LOOK, new_figure
 from chop.bench.methods import CONSERVATION, CORR, MFC, RAW, label_of
 from chop.bench.results import Results
 from chop.bench.work import Setting, questions
-from chop.forecast import rollout as roll_out
-from chop.text import parse
+from chop.core.forecast import rollout as roll_out
+from chop.core.text import parse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

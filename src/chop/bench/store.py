@@ -1,4 +1,4 @@
-"""Every finished case as one line of a file that only grows (see `chop.lines`).
+"""Every finished case as one line of a file that only grows (see `chop.storage.log`).
 
 The first line says what the folder is about (version, seed), further ones which networks answered. A
 damaged line is told about and its cases are measured again.
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chop.bench.errors import BenchError
-from chop.lines import KeepsLines, Lines
-from chop.wellformed import Shape, list_of, number, optional, present, text, whole, wrong
+from chop.core.errors import BenchError
+from chop.storage.log import KeepsLines, Lines
+from chop.storage.schema import Shape, list_of, number, optional, present, text, whole, wrong
 
 FORMAT = "chop-bench-1"
 FILE = "cases.jsonl"

@@ -14,16 +14,16 @@ from torch import Tensor
 
 from chop import metrics
 from chop.bench.conditions import PROMPTS_VALIDATED, Condition, Entry
-from chop.bench.errors import BenchError
 from chop.bench.store import Record
-from chop.fingerprint import of_network
-from chop.forecast import rollout
-from chop.icon.station_network import StationIcon
+from chop.core.errors import BenchError
+from chop.core.forecast import rollout
+from chop.core.text import parse
+from chop.icon.stations.network import StationIcon
 from chop.icon.weights import load
-from chop.text import parse
+from chop.runs.fingerprint import of_network
 
 if TYPE_CHECKING:
-    from chop.icon.network import Icon
+    from chop.icon.functions.network import Icon
     from chop.problems.case import Case
 
 VALIDATED = ("main", "ablations", "best", "evolved", "own")

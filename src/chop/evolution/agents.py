@@ -12,8 +12,8 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from chop.core.errors import EvolutionError
 from chop.evolution import elo, growth
-from chop.evolution.errors import EvolutionError
 from chop.evolution.guidance import Guidance, Trial, only, revised
 from chop.evolution.moves import MOVE_TABLE, Made, Scene, introduced
 from chop.evolution.population import Candidate

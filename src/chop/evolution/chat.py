@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from chop.evolution.errors import EvolutionError
+from chop.core.errors import EvolutionError
 from chop.evolution.secrets import Secret
 
 KEYS = ("CHOP_LLM_KEY", "OPENAI_API_KEY")

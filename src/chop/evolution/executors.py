@@ -1,4 +1,4 @@
-"""Who judges: a pool of workers (`chop.pool`) whose work is to give verdicts on programs.
+"""Who judges: a pool of workers (`chop.runs.pool`) whose work is to give verdicts on programs.
 
 An executor takes a race's jobs and yields their verdicts in the order of the jobs. A verdict does not depend
 on who gave it, except where time or memory ran out.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from chop.evolution.errors import EvolutionError
+from chop.core.errors import EvolutionError
 from chop.evolution.judging import Job, Judge, Verdict
 from chop.evolution.task import Limits, Task
 from chop.evolution.tasks import load_task
-from chop.pool import EXECUTORS, Lost, Pool, Site, named
+from chop.runs.pool import EXECUTORS, Lost, Pool, Site, named
 
 Source = str | Task
 """Where a task comes from: its name or file, which workers load themselves, or the task itself."""

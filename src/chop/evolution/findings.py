@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from chop.errors import ChopError
+from chop.core.errors import ChopError
+from chop.core.metrics import Paired, paired
+from chop.core.text import parse
 from chop.evolution.memory import Remembering
 from chop.evolution.moves import shorter
 from chop.evolution.population import Candidate
 from chop.evolution.run import Evolved
 from chop.evolution.task import Task, errors_of
-from chop.metrics import Paired, paired
 from chop.problems.case import Case
-from chop.text import parse
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import math
 from random import Random
 from typing import Any
 
-from chop.declare import Operator, Param
+from chop.core.parameters import Operator, Param
+from chop.core.program import Icon, Program, Projected, Projection, Transform, Wrapped
 from chop.evolution.guidance import Guidance
 from chop.evolution.space import Space, options, slots
-from chop.program import Icon, Program, Projected, Projection, Transform, Wrapped
 
 KEEP_DEFAULT = 0.6
 """How often a new operator's parameter stays at its default, which somebody chose with care."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
-from chop.declare import Operator
+from chop.core.parameters import Operator
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chop.evolution.errors import EvolutionError
+from chop.core.errors import EvolutionError
 from chop.evolution.parts import Parts, changed
 from chop.evolution.shapes import Record, fitting
-from chop.wellformed import Shape, list_of, mapping_of, number, optional, present, text, whole, wrong
+from chop.storage.schema import Shape, list_of, mapping_of, number, optional, present, text, whole, wrong
 
 FORMAT = "chop-evolution-2"
 FIRST_FORMAT = "chop-evolution-1"

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chop.evolution.errors import EvolutionError
+from chop.core.errors import EvolutionError
 from chop.evolution.head import FORMAT, Head
 from chop.evolution.shapes import Record, checked
-from chop.lines import KeepsLines, Lines
+from chop.storage.log import KeepsLines, Lines
 
 FILE = "journal.jsonl"
 Key = tuple[str, int, int]

@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chop.errors import ChopError
+from chop.core.errors import ChopError
+from chop.core.text import parse
+from chop.core.user_code import told
 from chop.evolution.memory import Remembering
 from chop.evolution.population import Status, alike
 from chop.evolution.task import Task
-from chop.text import parse
-from chop.user_code import told
 
 FRACTIONS = (0.1, 0.25, 0.5, 1.0)
 """Shares of the questions after which a candidate is looked at."""

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chop.errors import ChopError
+from chop.core.errors import ChopError, EvolutionError
+from chop.core.text import MAX_CHARACTERS, parse
 from chop.evolution.agents import LANGUAGE_MODEL, Agent, Brief, Proposal, Said
 from chop.evolution.chat import Chat, ChatError, Message
-from chop.evolution.errors import EvolutionError
 from chop.evolution.population import Candidate
 from chop.evolution.shapes import ANSWER, fitting
 from chop.evolution.space import Space, options, slots
-from chop.lines import Lines
-from chop.text import MAX_CHARACTERS, parse
+from chop.storage.log import Lines
 
 MAX_LINES = 200
 """Lines of an answer that are looked at."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from chop.core.errors import EvolutionError
+from chop.core.text import parse
 from chop.evolution import elo
 from chop.evolution.agents import (
     LANGUAGE_MODEL,
@@ -25,7 +27,6 @@ from chop.evolution.agents import (
     ensemble,
     looked_back,
 )
-from chop.evolution.errors import EvolutionError
 from chop.evolution.executors import Executor
 from chop.evolution.guidance import Trial
 from chop.evolution.journal import Journal
@@ -34,7 +35,6 @@ from chop.evolution.moves import shorter
 from chop.evolution.population import Candidate, sample_by_rank, survivors
 from chop.evolution.records import candidate_record, race_record, said_record, verdict_of
 from chop.evolution.space import Space
-from chop.text import parse
 
 WORKING = 4
 """Agents that run in a race."""

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from chop.fingerprint import content_key
-from chop.model import Caller, FrozenModel
-from chop.prompt import Prompt
+from chop.core.model import Caller, FrozenModel
+from chop.core.prompt import Prompt
+from chop.runs.fingerprint import content_key
 
 MAX_BYTES = 384 * 2**20
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 
-from chop.declare import Operator
+from chop.core.parameters import Operator
+from chop.core.program import Program, Projected, Projection, Transform, Wrapped
 from chop.evolution import growth
 from chop.evolution.guidance import Guidance
 from chop.evolution.population import Candidate
 from chop.evolution.space import Space, options, slots
 from chop.evolution.trees import Path, inner_programs, named_in, programs_in, put
 from chop.evolution.tuning import dials, tuned
-from chop.program import Program, Projected, Projection, Transform, Wrapped
 
 GROWN = 5
 """Operators of a program grown from nothing, at most."""

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from chop.evolution.space import Space
 from chop.evolution.task import Task
-from chop.fingerprint import (
+from chop.problems.case import Case
+from chop.runs.fingerprint import (
     axes_of,
     feed_prompt,
     feed_tensor,
@@ -24,7 +25,6 @@ from chop.fingerprint import (
     plain,
     written,
 )
-from chop.problems.case import Case
 
 Parts = dict[str, Any]
 

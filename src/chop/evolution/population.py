@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
+from chop.core.program import Program
+from chop.core.text import parse
 from chop.evolution.trees import shape_of
-from chop.program import Program
-from chop.text import parse
 
 Status = Literal["done", "stopped", "failed"]
 """Judged on every question; given up as hopeless on some of them; without a usable answer."""

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from chop.atomic import write_text
+from chop.core.errors import EvolutionError
+from chop.core.metrics import Paired
 from chop.evolution import charts
-from chop.evolution.errors import EvolutionError
 from chop.evolution.findings import Findings, findings
 from chop.evolution.journal import Journal, Record
 from chop.evolution.population import Candidate
 from chop.evolution.run import Evolved
-from chop.metrics import Paired
 from chop.pictures import draw_program
 from chop.pictures.style import CSS
+from chop.storage.atomic import write_text
 
 FILE = "report.html"
 _EXTRA = """

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from chop.atomic import make_folder, refuse, write_text
+from chop.core.errors import EvolutionError
+from chop.core.program import Program
 from chop.evolution.agents import LANGUAGE_MODEL, Proposer
-from chop.evolution.errors import EvolutionError
 from chop.evolution.executors import Executor, Source, executor_named, task_of
 from chop.evolution.head import Head
 from chop.evolution.journal import Journal
@@ -20,7 +20,7 @@ from chop.evolution.parts import parts_of
 from chop.evolution.population import Candidate
 from chop.evolution.space import Space
 from chop.evolution.task import Task
-from chop.program import Program
+from chop.storage.atomic import make_folder, refuse, write_text
 
 SAME_ERRORS = 1e-3
 """Relative difference of mean errors that machines and libraries may make, and operators may not."""

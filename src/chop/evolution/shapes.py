@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chop.evolution.errors import EvolutionError
-from chop.wellformed import (
+from chop.core.errors import EvolutionError
+from chop.storage.schema import (
     Shape,
     anything,
     having,

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chop.declare import Operator, Param
-from chop.errors import ChopError
+from chop.core.errors import ChopError
+from chop.core.parameters import Operator, Param
+from chop.core.program import Icon, Program, Projection, Transform, pipe
+from chop.core.prompt import Prompt
+from chop.core.text import MAX_CHARACTERS, registry
 from chop.evolution.task import Limits, Task
 from chop.evolution.trees import inner_programs
-from chop.program import Icon, Program, Projection, Transform, pipe
-from chop.prompt import Prompt
-from chop.text import MAX_CHARACTERS, registry
 
 SLOTS = ("program", "programs")
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from chop.evolution.errors import EvolutionError
-from chop.metrics import rel_l2
-from chop.model import FrozenModel
+from chop.core.errors import EvolutionError
+from chop.core.metrics import rel_l2
+from chop.core.model import FrozenModel
+from chop.core.text import parse, registry
+from chop.core.user_code import told
 from chop.problems.case import Case
-from chop.text import parse, registry
-from chop.user_code import told
 
 Metric = Callable[[Tensor, Case], Tensor]
 """(answers (n, m, c), the questions with their targets) -> one error a question, (n,)."""

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from chop.evolution.errors import EvolutionError
+from chop.core.errors import EvolutionError
+from chop.core.user_code import load
 from chop.evolution.task import Limits, Task
-from chop.user_code import load
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from chop.model import FrozenModel
+    from chop.core.model import FrozenModel
     from chop.problems.air.history import History, Period
     from chop.problems.case import Case
 
@@ -28,7 +28,7 @@ AIR_LEAD = 24
 
 def conservation() -> Task:
     """One step of sin u - cos u on the bundled network: the paper's evolution set."""
-    from chop.catalog import TEXTS
+    from chop.core.programs import TEXTS
     from chop.icon import weights
     from chop.problems import conservation as problem
 
@@ -43,7 +43,7 @@ def conservation() -> Task:
 
 def mfc() -> Task:
     """Density to density with a length scale of 0.5 on the bundled network: the paper's evolution set."""
-    from chop.catalog import TEXTS
+    from chop.core.programs import TEXTS
     from chop.icon import weights
     from chop.problems import mfc as problem
 
@@ -73,7 +73,7 @@ def air() -> Task:
 
 def air_task(model: FrozenModel, history: History, queries: Period, questions: int) -> Task:
     """A day ahead on a region's history; evolution and validation ask different hours."""
-    from chop.catalog import TEXTS
+    from chop.core.programs import TEXTS
 
     return Task(
         "air",

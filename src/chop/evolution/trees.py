@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from chop.declare import Operator
-from chop.program import Program
-from chop.text import parse
+from chop.core.parameters import Operator
+from chop.core.program import Program
+from chop.core.text import parse
 
 Step = tuple[str, int | None]
 Path = tuple[Step, ...]

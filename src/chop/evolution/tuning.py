@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
-from chop.declare import Param
+from chop.core.parameters import Param
+from chop.core.program import Program
 from chop.evolution.growth import logarithmic, moved, rounded
 from chop.evolution.population import Candidate
 from chop.evolution.space import options
 from chop.evolution.trees import Path, named_in, node_at, put, shape_of
-from chop.program import Program
 
 CLOSE = 0.02
 """A proposal nearer than this to a known point (relative to the bracket) teaches nothing."""

@@ -1,36 +1,26 @@
-"""Questions in files of a user's own (HDF5, NetCDF-4, npz), and answers in files. Loaded when first used."""
+"""Questions in files of a user's own (HDF5, NetCDF-4, npz), and answers in files."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from chop.core.lazy import attach
 
 if TYPE_CHECKING:
+    from chop.core.errors import FileError
     from chop.files.choosing import choose_model, choose_program
-    from chop.files.errors import FileError
     from chop.files.predicting import Rejected, Summary, predict
     from chop.files.questions import QuestionFile, Questions
-
-_HOME = {
-    "FileError": "errors",
-    "QuestionFile": "questions",
-    "Questions": "questions",
-    "Rejected": "predicting",
-    "Summary": "predicting",
-    "choose_model": "choosing",
-    "choose_program": "choosing",
-    "predict": "predicting",
-}
 
 __all__ = [
     "FileError", "QuestionFile", "Questions", "Rejected", "Summary", "choose_model", "choose_program",
     "predict",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "chop.core.errors": ("FileError",),
+        "chop.files.choosing": ("choose_model", "choose_program"),
+        "chop.files.predicting": ("Rejected", "Summary", "predict"),
+        "chop.files.questions": ("QuestionFile", "Questions"),
+    },
+)

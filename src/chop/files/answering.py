@@ -8,14 +8,14 @@ from pathlib import Path
 
 from torch import Tensor
 
+from chop.core.metrics import rel_l2
+from chop.core.model import FrozenModel
+from chop.core.program import Program, Result
 from chop.files.agenda import Part
 from chop.files.choosing import choose_model
 from chop.files.questions import QuestionFile, Questions
 from chop.files.sources import Values
-from chop.metrics import rel_l2
-from chop.model import FrozenModel
-from chop.pool.contract import portable
-from chop.program import Program, Result
+from chop.runs.pool.contract import portable
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from chop.atomic import NewHdf5
-from chop.files.errors import FileError
+from chop.core.errors import FileError
 from chop.files.sources import Values
+from chop.storage.atomic import NewHdf5
 
 FORMAT = "chop answers"
 VERSION = 1

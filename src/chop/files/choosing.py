@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chop import user_code
-from chop.errors import ModelError
-from chop.files.errors import FileError
-from chop.model import FrozenModel
-from chop.program import Program
-from chop.text import MAX_CHARACTERS, parse
+from chop.core import user_code
+from chop.core.errors import FileError, ModelError
+from chop.core.model import FrozenModel
+from chop.core.program import Program
+from chop.core.text import MAX_CHARACTERS, parse
 
 
 def choose_model(source: str) -> FrozenModel:

@@ -6,11 +6,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from chop.errors import ChopError
+from chop.core.errors import ChopError
+from chop.core.words import count, size
 from chop.files.layout import LAYOUT, kind_of
 from chop.files.questions import QuestionFile
 from chop.files.sources import open_source
-from chop.terminal import plural, size
 
 
 def contents(path: Path) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def contents_text(found: dict[str, Any]) -> str:
     if found["holds"] == "questions":
         points, channels = found["answer"]
         lines.append(
-            f"{plural(found['questions'], 'question')} with {plural(found['examples'], 'example')}, "
-            f"answers of {plural(points, 'point')} x {plural(channels, 'channel')}, "
+            f"{count(found['questions'], 'question')} with {count(found['examples'], 'example')}, "
+            f"answers of {count(points, 'point')} x {count(channels, 'channel')}, "
             + ("with the true answers" if found["target"] else "without the true answers")
         )
         if found["grid"]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from chop.files.errors import FileError
+from chop.core.errors import FileError
 from chop.files.layout import FUNCTIONS, SPECS, Function, noted_grids
 from chop.files.sources import Stored, Values
 

@@ -10,9 +10,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from chop.files.errors import FileError
+from chop.core.errors import FileError
 from chop.files.sources import Stored, Values, as_flag
-from chop.guards.hdf5 import chunk, held, open_hdf5, reading
+from chop.storage.guards.hdf5 import chunk, held, open_hdf5, reading
 
 _UNKNOWN = np.dtype(object)
 """What numpy has no word for; it is no number, that is enough."""

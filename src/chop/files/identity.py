@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from chop import __version__
-from chop.errors import ModelError
+from chop.core.errors import ModelError
+from chop.core.model import FrozenModel
+from chop.core.program import Program
 from chop.files.kept import BY_CONTENT, Run
 from chop.files.questions import QuestionFile
-from chop.fingerprint import of_file, of_module
-from chop.model import FrozenModel
-from chop.program import Program
+from chop.runs.fingerprint import of_file, of_module
 
 
 def run_of(

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from chop.atomic import telling
+from chop.core.errors import FileError
 from chop.files.agenda import Part
 from chop.files.answering import Answered
-from chop.files.errors import FileError
 from chop.files.sources import Values
-from chop.lines import Lines
-from chop.terminal import readable
+from chop.storage.atomic import telling
+from chop.storage.json_text import readable
+from chop.storage.log import Lines
 
 BLOCK_BYTES = 8 * 2**20
 """Answers that are in memory at a time when they are put together."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from chop.files.errors import FileError
+from chop.core.errors import FileError
 from chop.files.sources import Stored, as_flag
 
 GENERATED = "chop cases"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from chop.files.errors import FileError
+from chop.core.errors import FileError
 from chop.files.gridded import Grid
 from chop.files.layout import FUNCTIONS, GENERATED, SPECS, kind_of
 from chop.files.readings import Placed, read_values, refuse_text

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from chop.files.errors import FileError
+from chop.core.errors import FileError
 from chop.files.sources import Values
 
 _BROKEN = (

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chop.fields import filled
-from chop.files.errors import FileError
+from chop.core.errors import FileError
+from chop.core.fields import filled
 from chop.files.readings import Placed
 from chop.files.sources import Values
 

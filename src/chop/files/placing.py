@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from chop.files.errors import FileError
+from chop.core.errors import FileError
 from chop.files.gridded import Grid, grids
 from chop.files.layout import FUNCTIONS, SPECS, Function, Spec, absent, axes_of, named
 from chop.files.masks import place_masks

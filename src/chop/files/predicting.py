@@ -16,22 +16,21 @@ from typing import Any
 import numpy as np
 
 from chop import __version__
-from chop.atomic import refuse, whole
-from chop.errors import ModelError, ProgramError
+from chop.core.errors import FileError, ModelError, ProgramError
+from chop.core.model import FrozenModel
+from chop.core.program import Program
+from chop.core.text import program_of
 from chop.files.agenda import Agenda, Part, missing
 from chop.files.answering import Answered, Answering, Unanswered
 from chop.files.answers import check_suffix, open_answers
-from chop.files.errors import FileError
 from chop.files.identity import run_of
 from chop.files.kept import NOT_FINITE, Kept, folder_for
 from chop.files.questions import QuestionFile
 from chop.files.sources import Values
-from chop.model import FrozenModel
-from chop.pool import Lost, Pool, Site, named
-from chop.pool.contract import sentence
-from chop.program import Program
-from chop.terminal import readable
-from chop.text import program_of
+from chop.runs.pool import Lost, Pool, Site, named
+from chop.runs.pool.contract import sentence
+from chop.storage.atomic import refuse, whole
+from chop.storage.json_text import readable
 
 TOLD = 5
 """Rejected questions that a summary names."""

@@ -13,15 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chop.errors import PromptError
-from chop.files.errors import FileError
+from chop.core.errors import FileError, PromptError
+from chop.core.prompt import Axis, Field, Graph, Prompt
 from chop.files.layout import FUNCTIONS, GENERATED, REQUIRED, Function, complete, kind_of
 from chop.files.observed import Observed, observed
 from chop.files.placing import arrange
 from chop.files.readings import Placed
 from chop.files.sources import Source, Values, open_source
-from chop.guards.bounds import check_size, in_memory, unfolded
-from chop.prompt import Axis, Field, Graph, Prompt
+from chop.storage.guards.bounds import check_size, in_memory, unfolded
 
 if TYPE_CHECKING:
     import xarray

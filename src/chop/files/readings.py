@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
-from chop.files.errors import FileError
+from chop.core.errors import FileError
 from chop.files.gridded import Grid
 from chop.files.layout import Spec
 from chop.files.sources import Stored

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from chop.files.errors import FileError
+from chop.core.errors import FileError
 
 Values = np.ndarray[Any, Any]
 
@@ -109,7 +109,7 @@ def open_source(source: Any) -> Source:
         from chop.files.npz import NpzSource
 
         return NpzSource(path)
-    from chop.guards.hdf5 import is_hdf5
+    from chop.storage.guards.hdf5 import is_hdf5
 
     if is_hdf5(path):
         from chop.files.hdf5 import Hdf5Source

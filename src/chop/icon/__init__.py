@@ -1,39 +1,28 @@
-"""The bundled in-context operator networks: shape, weights, pretraining. Loaded when first used."""
+"""The bundled in-context operator networks: shape, weights, pretraining."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from chop.core.lazy import attach
 
 if TYPE_CHECKING:
-    from chop.icon.config import CONSERVATION, MFC, IconConfig
-    from chop.icon.network import Icon
-    from chop.icon.station_config import StationConfig
-    from chop.icon.station_network import StationIcon
+    from chop.icon.functions.config import CONSERVATION, MFC, IconConfig
+    from chop.icon.functions.network import Icon
+    from chop.icon.stations.config import StationConfig
+    from chop.icon.stations.network import StationIcon
     from chop.icon.weights import bundled, load, provenance, save
-
-_HOME = {
-    "CONSERVATION": "config",
-    "MFC": "config",
-    "Icon": "network",
-    "IconConfig": "config",
-    "StationConfig": "station_config",
-    "StationIcon": "station_network",
-    "bundled": "weights",
-    "load": "weights",
-    "provenance": "weights",
-    "save": "weights",
-}
 
 __all__ = [
     "CONSERVATION", "MFC", "Icon", "IconConfig", "StationConfig", "StationIcon", "bundled", "load",
     "provenance", "save",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "chop.icon.functions.config": ("CONSERVATION", "MFC", "IconConfig"),
+        "chop.icon.functions.network": ("Icon",),
+        "chop.icon.stations.config": ("StationConfig",),
+        "chop.icon.stations.network": ("StationIcon",),
+        "chop.icon.weights": ("bundled", "load", "provenance", "save"),
+    },
+)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from chop.atomic import make_folder, whole
-from chop.errors import ChopError
+from chop.core.errors import ChopError
+from chop.storage.atomic import make_folder, whole
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

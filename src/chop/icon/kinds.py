@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chop.errors import ModelError
-from chop.icon.config import IconConfig
-from chop.icon.network import Icon
-from chop.icon.station_config import StationConfig
-from chop.icon.station_network import StationIcon
+from chop.core.errors import ModelError
+from chop.icon.functions.config import IconConfig
+from chop.icon.functions.network import Icon
+from chop.icon.stations.config import StationConfig
+from chop.icon.stations.network import StationIcon
 
 Config = IconConfig | StationConfig
 Network = Icon | StationIcon

@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from chop.icon.config import CONSERVATION, MFC
-from chop.icon.data import Batch, ConservationBatches, MfcBatches
+from chop.icon.functions.config import CONSERVATION, MFC
+from chop.icon.functions.data import Batch, ConservationBatches, MfcBatches
+from chop.icon.functions.network import Icon
 from chop.icon.kinds import Config
-from chop.icon.network import Icon
-from chop.icon.station_config import AIR
-from chop.icon.station_data import AirBatches, station_errors, station_loss
+from chop.icon.stations.config import AIR
+from chop.icon.stations.data import AirBatches, station_errors, station_loss
 from chop.icon.validation import validate
 
 

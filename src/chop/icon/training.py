@@ -21,13 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chop.atomic import make_folder, write_bytes, write_text
-from chop.errors import ChopError
+from chop.core.errors import ChopError
 from chop.icon.curve import rows
 from chop.icon.kinds import Config, build, config_from
 from chop.icon.optimizer import Optimizer
 from chop.icon.recipes import RECIPES
 from chop.icon.weights import read, save
+from chop.storage.atomic import make_folder, write_bytes, write_text
 
 
 class TrainingError(ChopError):

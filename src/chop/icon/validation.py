@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import torch
 
-from chop.icon.network import Icon
-from chop.metrics import rel_l2
+from chop.core.metrics import rel_l2
+from chop.icon.functions.network import Icon
 from chop.problems import Case
 
 _SEED = 20_000_001

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chop.atomic import write_bytes
-from chop.errors import ModelError
+from chop.core.errors import ModelError
 from chop.icon.kinds import Config, Network, build, config_from
+from chop.storage.atomic import write_bytes
 
 FORMAT = "chop-icon-1"
 BUNDLED = Path(__file__).parent / "weights"

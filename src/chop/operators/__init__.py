@@ -1,6 +1,7 @@
 """The built-in operators, one small file a family. This list is the closed registry's core."""
 
-from chop.declare import Operator
+from chop.core.parameters import Operator
+from chop.core.program import Icon
 from chop.operators.affine import Flip, Minmax, Normalize, Rescale
 from chop.operators.examples import Increment, NearestExamples
 from chop.operators.frames import MovingFrame, Reflect
@@ -23,7 +24,6 @@ from chop.operators.projections import (
     WithinExamples,
 )
 from chop.operators.residuals import Correct, Debias
-from chop.program import Icon
 
 BUILT_IN: tuple[type[Operator], ...] = (
     # leaves

@@ -8,12 +8,12 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from chop.declare import choice, flag, number
-from chop.errors import ProgramError
+from chop.core.errors import ProgramError
+from chop.core.parameters import choice, flag, number
+from chop.core.program import Frame, Notes, Transform
+from chop.core.prompt import Prompt
+from chop.core.units import binary_unit, in_units
 from chop.operators.statistics import Visible, at_least, mean_rule, mfc_rule
-from chop.program import Frame, Notes, Transform
-from chop.prompt import Prompt
-from chop.units import binary_unit, in_units
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from chop.errors import ProgramError
-from chop.fields import covers_period
-from chop.prompt import Prompt, lean
+from chop.core.errors import ProgramError
+from chop.core.fields import covers_period
+from chop.core.prompt import Prompt, lean
 
 
 def time_axis(prompt: Prompt, who: str) -> int | None:

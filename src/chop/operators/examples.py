@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from chop.declare import whole
-from chop.errors import ProgramError
-from chop.grids import same_grid
+from chop.core.errors import ProgramError
+from chop.core.grids import same_grid
+from chop.core.parameters import whole
+from chop.core.program import Frame, Transform
+from chop.core.prompt import Prompt
 from chop.operators.statistics import feature_distance
-from chop.program import Frame, Transform
-from chop.prompt import Prompt
 
 
 @final

@@ -9,15 +9,15 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from chop.declare import choice
-from chop.errors import ProgramError
-from chop.fields import covers_period
-from chop.grids import same_grid
+from chop.core.errors import ProgramError
+from chop.core.fields import covers_period
+from chop.core.grids import same_grid
+from chop.core.parameters import choice
+from chop.core.program import Frame, Transform
+from chop.core.prompt import Field, Prompt, lean
+from chop.core.units import binary_unit, in_units
 from chop.operators.domain import periodic_axis
 from chop.operators.statistics import first_smallest
-from chop.program import Frame, Transform
-from chop.prompt import Field, Prompt, lean
-from chop.units import binary_unit, in_units
 
 
 @final

@@ -8,14 +8,14 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from chop.declare import number
-from chop.errors import ProgramError
-from chop.grids import nearest_index, resample
+from chop.core.errors import ProgramError
+from chop.core.grids import nearest_index, resample
+from chop.core.parameters import number
+from chop.core.program import Leaf, Notes
+from chop.core.prompt import Field, Prompt, lean
+from chop.core.units import binary_unit, in_units
 from chop.operators.domain import time_axis
 from chop.operators.statistics import feature_distance, nearest_example
-from chop.program import Leaf, Notes
-from chop.prompt import Field, Prompt, lean
-from chop.units import binary_unit, in_units
 
 
 @final

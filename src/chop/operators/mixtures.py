@@ -8,17 +8,17 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from chop.counting import CallCount, Where
-from chop.declare import flag, indices, programs, whole
-from chop.errors import ProgramError
+from chop.core.counting import CallCount, Where
+from chop.core.errors import ProgramError
+from chop.core.parameters import flag, indices, programs, whole
+from chop.core.program import Outcome, Program, Validator
+from chop.core.prompt import Field, Prompt
+from chop.core.running import error_in_units, error_unit
+from chop.core.tasks import Answer, Steps
+from chop.core.trace import StageKind
+from chop.core.units import binary_unit, in_units
+from chop.numerics.simplex import LEAST_EIGENVALUE, smallest_quadratic
 from chop.operators.residuals import _GAP, _PAD, finite_or_zero
-from chop.operators.simplex import LEAST_EIGENVALUE, smallest_quadratic
-from chop.program import Outcome, Program, Validator
-from chop.prompt import Field, Prompt
-from chop.running import error_in_units, error_unit
-from chop.tasks import Answer, Steps
-from chop.trace import StageKind
-from chop.units import binary_unit, in_units
 
 
 @final

@@ -8,12 +8,12 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from chop.declare import number
-from chop.errors import ProgramError
+from chop.core.errors import ProgramError
+from chop.core.parameters import number
+from chop.core.program import Notes, Projection
+from chop.core.prompt import Prompt, lean
 from chop.operators.domain import time_axis
 from chop.operators.statistics import machine_epsilon
-from chop.program import Notes, Projection
-from chop.prompt import Prompt, lean
 
 
 @final

@@ -8,15 +8,15 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from chop.declare import choice, flag, number, program, whole
-from chop.errors import ProgramError
-from chop.fields import take_examples
-from chop.grids import nearest_index, resample
+from chop.core.errors import ProgramError
+from chop.core.fields import take_examples
+from chop.core.grids import nearest_index, resample
+from chop.core.parameters import choice, flag, number, program, whole
+from chop.core.program import Outcome, Program, Validator
+from chop.core.prompt import Field, Prompt
+from chop.core.running import error_in_units, error_unit
+from chop.core.units import binary_unit, in_units
 from chop.operators.statistics import input_distances, mfc_rule
-from chop.program import Outcome, Program, Validator
-from chop.prompt import Field, Prompt
-from chop.running import error_in_units, error_unit
-from chop.units import binary_unit, in_units
 
 RESIDUAL_FLOOR = 1e-6
 """Least distance scale and least squared size in the fit of a correction, of the mean square of the data."""

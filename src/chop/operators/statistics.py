@@ -12,9 +12,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from chop.grids import nearest_index, resample
-from chop.prompt import Field, Prompt
-from chop.units import binary_unit, in_units
+from chop.core.grids import nearest_index, resample
+from chop.core.prompt import Field, Prompt
+from chop.core.units import binary_unit, in_units
 
 DISTANCE_FLOOR = 1e-4
 """Least scale of a feature in `feature_distance` (the paper's Air distance), of its root mean square."""

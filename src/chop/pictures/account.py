@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chop.declare import Operator
-from chop.errors import ProgramError
-from chop.program import Program, Projected, Wrapped
-from chop.trace import Step, Trace
+from chop.core.errors import ProgramError
+from chop.core.parameters import Operator
+from chop.core.program import Program, Projected, Wrapped
+from chop.core.trace import Step, Trace
 
 EXAMPLES = (2, 3, 5, 10)
 """Numbers of examples for which the model evaluations are told."""

@@ -11,9 +11,9 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from chop.declare import Operator
+from chop.core.parameters import Operator
+from chop.core.program import Icon, Program, Projected, Validator, Wrapped
 from chop.pictures.palette import style
-from chop.program import Icon, Program, Projected, Validator, Wrapped
 
 MARGIN = 12.0
 GAP = 26.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from chop.errors import ChopError
+from chop.core.errors import ChopError
+from chop.core.program import Program
 from chop.pictures.boxes import layout
 from chop.pictures.mermaid import as_mermaid
 from chop.pictures.svg import as_svg
-from chop.program import Program
 
 
 def draw_program(program: Program, form: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chop.core.trace import Trace
 from chop.pictures.palette import PENS, RAMP, RAMP_SPAN, Pen
 from chop.pictures.panels import Panel, panels_of
 from chop.pictures.views import Curve, View, grid
-from chop.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

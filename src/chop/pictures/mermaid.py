@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chop.declare import Operator
+from chop.core.parameters import Operator
+from chop.core.program import Program, Projected, Validator, Wrapped
 from chop.pictures.boxes import LOOP_WORDS, box_kind, branches, words_of
 from chop.pictures.palette import STYLES, style
-from chop.program import Program, Projected, Validator, Wrapped
 
 _SHAPES = {
     "plain": ("[", "]"),

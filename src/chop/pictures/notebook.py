@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from chop.core.trace import of_query
+from chop.core.words import Facts, cost_facts, outcome_facts, prompt_facts, rollout_facts, text_of
 from chop.pictures.boxes import layout
 from chop.pictures.figure import panel_figure, pens_used
 from chop.pictures.page import pen_key
@@ -19,15 +21,13 @@ from chop.pictures.panels import Panel, answer_panel, prompt_panel
 from chop.pictures.rendering import small_png
 from chop.pictures.svg import as_svg
 from chop.pictures.views import curve, picture
-from chop.trace import of_query
-from chop.words import Facts, cost_facts, outcome_facts, prompt_facts, rollout_facts, text_of
 
 if TYPE_CHECKING:
-    from chop.forecast import Rollout
-    from chop.program import Program
-    from chop.prompt import Prompt
-    from chop.running import Result
-    from chop.trace import Trace
+    from chop.core.forecast import Rollout
+    from chop.core.program import Program
+    from chop.core.prompt import Prompt
+    from chop.core.running import Result
+    from chop.core.trace import Trace
 
 RESOLUTION, COLORS = 150, 64
 LIMIT = 90_000

@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 from html import escape
 
-from chop.errors import ChopError
+from chop.core.errors import ChopError
+from chop.core.text import parse
+from chop.core.trace import Step, Trace
+from chop.core.words import axes_of
 from chop.pictures.drawing import draw_program
 from chop.pictures.figure import panel_figure, pens_used, places_shown, ramp
 from chop.pictures.palette import Pen
 from chop.pictures.panels import Panel, heading_of, panels_of
 from chop.pictures.rendering import small_png
 from chop.pictures.style import CSS
-from chop.text import parse
-from chop.trace import Step, Trace
-from chop.words import axes_of
 
 RESOLUTION = 150
 COLORS = 128

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from chop.core.prompt import Field, Prompt
+from chop.core.trace import Stage, Step, Trace, of_query
 from chop.pictures.views import Curve, View, curve, is_lines, match, picture, views
-from chop.prompt import Field, Prompt
-from chop.trace import Stage, Step, Trace, of_query
 
 MAX_PANELS = 24
 MAX_CURVES = 12

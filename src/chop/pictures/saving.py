@@ -8,16 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
-from chop.atomic import whole
-from chop.errors import ChopError
+from chop.core.errors import ChopError
+from chop.core.program import Program
+from chop.core.trace import Trace
 from chop.pictures.account import program_account, trace_account
 from chop.pictures.drawing import draw_program
 from chop.pictures.figure import trace_figure
 from chop.pictures.page import trace_page
 from chop.pictures.rendering import Form, figure_bytes
-from chop.program import Program
-from chop.terminal import json_text
-from chop.trace import Trace
+from chop.storage.atomic import whole
+from chop.storage.json_text import json_text
 
 _Make = TypeVar("_Make", bound=Callable[..., bytes])
 

@@ -1,37 +1,30 @@
-"""Operators with truth that can be trusted: conservation laws and mean-field control.
+"""Operators with truth that can be trusted: conservation laws, mean-field control, air quality.
 
 `chop.problems.conservation` and `chop.problems.mfc` have one shape: ``sample(...)`` gives a `Case` (a
-batched prompt, its target and how it was made) and ``stream(...)`` endless training batches.
-Modules load when they are first used, so that a command line that only prints its help pays nothing.
+batched prompt, its target and how it was made) and streams endless training batches.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import Any
+from chop.core.lazy import attach
 
-_MODULES = ("air", "conservation", "gallery", "mfc", "storage")
-_NAMES = {
-    "Case": "case",
-    "Flux": "flux",
-    "ProblemError": "errors",
-    "FluxError": "errors",
-    "SolveError": "errors",
-    "DataError": "errors",
-}
+if TYPE_CHECKING:
+    from chop.core.errors import DataError, FluxError, ProblemError, SolveError
+    from chop.problems import air, conservation, mfc, question_files
+    from chop.problems.case import Case
+    from chop.problems.conservation.flux import Flux
 
+__all__ = [
+    "Case", "DataError", "Flux", "FluxError", "ProblemError", "SolveError", "air", "conservation", "mfc",
+    "question_files",
+]  # fmt: skip
 
-def __getattr__(name: str) -> Any:
-    try:
-        if name in _MODULES:
-            return import_module(f"{__name__}.{name}")
-        if name in _NAMES:
-            return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != f"{__name__}.{name}":
-            raise
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES, *_NAMES])
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "chop.core.errors": ("DataError", "FluxError", "ProblemError", "SolveError"),
+        "chop.problems.case": ("Case",),
+        "chop.problems.conservation.flux": ("Flux",),
+    },
+    {name: f"chop.problems.{name}" for name in ("air", "conservation", "mfc", "question_files")},
+)

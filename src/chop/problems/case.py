@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chop.problems.errors import ProblemError
-from chop.prompt import Field, Prompt
-from chop.words import array, shown
+from chop.core.errors import ProblemError
+from chop.core.prompt import Field, Prompt
+from chop.core.words import array, shown
 
 
 @dataclass(frozen=True, eq=False)

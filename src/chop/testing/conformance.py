@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from chop.declare import Operator
-from chop.errors import ProgramError
-from chop.model import FrozenModel, SharesExamples
-from chop.program import Icon, Program, Projection, Transform, pipe
-from chop.prompt import Prompt
+from chop.core.errors import ProgramError
+from chop.core.model import FrozenModel, SharesExamples
+from chop.core.parameters import Operator
+from chop.core.program import Icon, Program, Projection, Transform, pipe
+from chop.core.prompt import Prompt
+from chop.core.text import parse, registry
 from chop.testing.data import make_prompt, scaled, toy_model, unit_free_model
-from chop.text import parse, registry
 
 
 class _OnPrompts:

@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from chop.grids import nearest_index, resample
-from chop.prompt import Axis, Field, Graph, Prompt
+from chop.core.grids import nearest_index, resample
+from chop.core.prompt import Axis, Field, Graph, Prompt
 
 AXES = {
     1: (Axis("x", 1.0),),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from chop.declare import Operator, Param
-from chop.program import Program, Projection, Transform
-from chop.prompt import Prompt
+from chop.core.parameters import Operator, Param
+from chop.core.program import Program, Projection, Transform
+from chop.core.prompt import Prompt
+from chop.core.text import registry
 from chop.testing.data import make_prompt
-from chop.text import registry
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 
 from torch import Tensor
 
-from chop.model import SharesExamples
-from chop.prompt import Prompt
+from chop.core.model import SharesExamples
+from chop.core.prompt import Prompt
 
 
 class Remembering:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chop.bench.errors import BenchError
-from chop.catalog import TEXTS
+from chop.core.errors import BenchError
+from chop.core.programs import TEXTS
 
 REGIONS = ("bthsa", "yrd")
 NAMES = {"bthsa": "BTHSA", "yrd": "YRD"}

@@ -14,8 +14,8 @@ from chop.bench.air.conditions import CHOP, FORWARD, NAMES, PERSISTENCE, POLLUTA
 from chop.bench.air.questions import Source
 from chop.bench.air.runner import INDEX
 from chop.bench.air.work import measured
-from chop.bench.errors import BenchError
-from chop.icon.station_network import StationIcon
+from chop.core.errors import BenchError
+from chop.icon.stations.network import StationIcon
 from chop.icon.weights import bundled, load
 
 LEADS = (1, 3, 6, 12, 24)

@@ -15,14 +15,14 @@ from chop.bench.air.figures import UNIT
 from chop.bench.air.results import Results
 from chop.bench.air.work import Setting
 from chop.bench.figures import INK, new_figure
-from chop.text import parse
+from chop.core.text import parse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
     from chop.bench.air.questions import Source
-    from chop.model import FrozenModel
+    from chop.core.model import FrozenModel
     from chop.problems.air.region import Region
     from chop.problems.case import Case
 

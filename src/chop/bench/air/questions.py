@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chop.bench.air.conditions import LONGEST, Split
-from chop.bench.errors import BenchError
-from chop.fingerprint import feed_bytes, written
-from chop.problems.seeding import random_stream
+from chop.core.errors import BenchError
+from chop.problems.random_streams import random_stream
+from chop.runs.fingerprint import feed_bytes, written
 
 if TYPE_CHECKING:
     from chop.problems.air.history import History

@@ -12,13 +12,13 @@ from chop.bench.air.conditions import CHUNK, METHODS, Direction, Split, directio
 from chop.bench.air.questions import Source, digest_of, observations
 from chop.bench.air.store import About, Store
 from chop.bench.air.work import Job, Setting, evaluate
-from chop.bench.errors import BenchError
 from chop.bench.executors import EXECUTORS
-from chop.bench.progress import told
 from chop.bench.work import fingerprint
-from chop.icon.station_config import StationConfig
+from chop.core.errors import BenchError
+from chop.core.text import parse
+from chop.icon.stations.config import StationConfig
 from chop.icon.weights import bundled, find, provenance
-from chop.text import parse
+from chop.runs.progress import told
 
 INDEX = "index"
 """Folder inside the results that keeps similarity indices."""

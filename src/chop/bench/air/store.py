@@ -1,4 +1,4 @@
-"""Every finished piece of work as lines of a file that only grows (see `chop.lines`).
+"""Every finished piece of work as lines of a file that only grows (see `chop.storage.log`).
 
 The first line says what the folder is about, some which network, data and questions were used; each further
 one holds the errors of one method on a few questions at one lead. A damaged line is told about and measured
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from chop.bench.air.conditions import CHOP, POLLUTANTS
-from chop.bench.errors import BenchError
 from chop.bench.store import Record, fitting
-from chop.lines import KeepsLines, Lines
-from chop.wellformed import Shape, having, list_of, number, optional, text, whole
+from chop.core.errors import BenchError
+from chop.storage.log import KeepsLines, Lines
+from chop.storage.schema import Shape, having, list_of, number, optional, text, whole
 
 FORMAT = "chop-bench-air-1"
 FILE = "cases.jsonl"

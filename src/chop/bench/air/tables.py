@@ -28,8 +28,8 @@ from chop.bench.air.conditions import (
 from chop.bench.air.results import Results
 from chop.bench.cells import MISSING, Rows, Table
 from chop.bench.results import Comparison
-from chop.program import Program
-from chop.text import parse
+from chop.core.program import Program
+from chop.core.text import parse
 
 INTRO = (
     "Error of one question: the root mean square over the stations observed at the target hour, in µg/m³. "

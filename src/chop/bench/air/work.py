@@ -14,12 +14,12 @@ from torch import Tensor
 from chop.bench.air.answers import Remembering
 from chop.bench.air.conditions import CHOP, METHODS, POLLUTANTS, YESTERDAY, Direction
 from chop.bench.air.questions import Source
-from chop.bench.errors import BenchError
 from chop.bench.store import Record
 from chop.bench.work import fingerprint
-from chop.icon.station_network import StationIcon
+from chop.core.errors import BenchError
+from chop.core.text import parse
+from chop.icon.stations.network import StationIcon
 from chop.icon.weights import load
-from chop.text import parse
 
 if TYPE_CHECKING:
     from chop.problems.case import Case

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chop.guards.bounds import unfolded
-from chop.guards.hdf5 import check_hdf5, is_hdf5, reading
-from chop.problems.errors import DataError
+from chop.core.errors import DataError
+from chop.storage.guards.bounds import unfolded
+from chop.storage.guards.hdf5 import check_hdf5, is_hdf5, reading
 
 if TYPE_CHECKING:
     import xarray

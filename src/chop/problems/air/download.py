@@ -13,8 +13,8 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from chop.atomic import settle
-from chop.problems.errors import DataError
+from chop.core.errors import DataError
+from chop.storage.atomic import settle
 
 ZENODO = "https://zenodo.org/records/15614907/files"
 KNOWAIR = {

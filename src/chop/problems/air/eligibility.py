@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from chop.core.errors import DataError, ProblemError
 from chop.problems.air.history import History, Period
 from chop.problems.air.windows import WINDOW
-from chop.problems.errors import DataError, ProblemError
 
 LEAST_SHARE = 0.5
 

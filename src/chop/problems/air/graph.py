@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from chop.problems.errors import ProblemError
-from chop.prompt import Graph
+from chop.core.errors import ProblemError
+from chop.core.prompt import Graph
 
 RADIUS = 3.0  # degrees
 EARTH_RADIUS = 6371.0  # km

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from chop.core.errors import DataError
 from chop.problems.air.graph import StationGraph, station_graph
 from chop.problems.air.region import Region
-from chop.problems.errors import DataError
 
 LONGEST_HOLD = 6  # hours
 EXAMPLE_PERIOD = ("2022-01-01", "2024-01-01")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chop.guards.hdf5 import reading
+from chop.core.errors import DataError
 from chop.problems.air.dataset import DIMS, HOUR, open_dataset, require_xarray
-from chop.problems.errors import DataError
+from chop.storage.guards.hdf5 import reading
 
 if TYPE_CHECKING:
     import xarray

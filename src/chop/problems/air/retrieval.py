@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from chop.atomic import make_folder, whole
-from chop.fingerprint import feed_bytes, plain, quick
+from chop.core.errors import DataError, ProblemError
 from chop.problems.air.eligibility import usable_windows
 from chop.problems.air.history import History, Period
 from chop.problems.air.windows import WINDOW
-from chop.problems.errors import DataError, ProblemError
+from chop.runs.fingerprint import feed_bytes, plain, quick
+from chop.storage.atomic import make_folder, whole
 
 KEPT = 64  # windows remembered for each question: enough unless a long lead forbids nearly all of them
 _FORMAT = 1

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from chop.core.errors import DataError, ProblemError
 from chop.problems.air.dataset import locate
 from chop.problems.air.eligibility import check_whole, eligible
 from chop.problems.air.history import EXAMPLE_PERIOD, History, Period, prepare
@@ -18,8 +19,7 @@ from chop.problems.air.retrieval import similarity_index
 from chop.problems.air.selection import EXAMPLES, random_examples, similar_examples
 from chop.problems.air.windows import case
 from chop.problems.case import Case
-from chop.problems.errors import DataError, ProblemError
-from chop.problems.seeding import random_stream
+from chop.problems.random_streams import random_stream
 
 QUERY_PERIOD = ("2024-01-01", "2025-01-01")
 FOLDER = "CHOP_AIR_DATA"

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from chop.core.errors import DataError, ProblemError
 from chop.problems.air.eligibility import check_whole, clock, eligible
 from chop.problems.air.history import History, Period
 from chop.problems.air.retrieval import SimilarityIndex, most_similar
-from chop.problems.errors import DataError, ProblemError
-from chop.problems.seeding import random_stream
+from chop.problems.random_streams import random_stream
 
 EXAMPLES = 5
 

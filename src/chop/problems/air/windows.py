@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chop.metrics import rmse as root_mean_square
+from chop.core.errors import ProblemError
+from chop.core.metrics import rmse as root_mean_square
+from chop.core.prompt import Axis, Field, Graph, Prompt
 from chop.problems.air.graph import StationGraph
 from chop.problems.air.history import History
 from chop.problems.air.region import SCORED
 from chop.problems.case import Case
-from chop.problems.errors import ProblemError
-from chop.prompt import Axis, Field, Graph, Prompt
 
 WINDOW = 24  # hours
 OUTPUT_TIME = 1.0 / 24  # days after the window's end, whatever the lead

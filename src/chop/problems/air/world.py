@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chop.atomic import whole, write_text
+from chop.core.errors import DataError
 from chop.problems.air.dataset import require_xarray
-from chop.problems.errors import DataError
-from chop.problems.seeding import random_stream
+from chop.problems.random_streams import random_stream
+from chop.storage.atomic import whole, write_text
 
 if TYPE_CHECKING:
     import xarray

@@ -1,0 +1,193 @@
+"""``chop evolve``: search for a program, resumable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from chop.evolution.agents import Proposer
+    from chop.evolution.chat import Chat
+    from chop.evolution.loop import State
+    from chop.evolution.task import Task
+
+EVERY = 30.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+class Judges(StrEnum):
+    """Who judges candidates."""
+
+    processes = "processes"
+    inline = "inline"
+    ray = "ray"
+
+
+def evolve(
+    task: Annotated[
+        str, typer.Option(help="conservation, mfc, air, or a Python file of your own that defines task.")
+    ],
+    budget: Annotated[int, typer.Option(min=13, help="Candidates to judge, at most.")] = 2000,
+    agents: Annotated[
+        str,
+        typer.Option(
+            help="Who proposes, separated by commas: builtin (all of explorer, mutator, breeder, validator, "
+            "simplifier, tuner), any of these, llm, or random for plain random search."
+        ),
+    ] = "builtin",
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same search.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of the journal; chop-evolve/TASK-SEED if left out."),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 means one for each core.")] = 0,
+    executor: Annotated[Judges, typer.Option(help="Where candidates are judged.")] = Judges.processes,
+    llm_url: Annotated[
+        str | None,
+        typer.Option(help="An OpenAI-compatible address, such as http://localhost:8080/v1."),
+    ] = None,
+    llm_model: Annotated[str | None, typer.Option(help="The model's name there.")] = None,
+    llm_timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait for an answer.")] = 120.0,
+    llm_tokens: Annotated[int, typer.Option(min=1, help="Tokens language models may use.")] = 500_000,
+    export: Annotated[Path | None, typer.Option(help="Write the winner's text to this file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace that file if it exists.")] = False,
+) -> None:
+    """Search for a program around a frozen model: agents propose, races decide, a journal remembers.
+
+    Every candidate is kept as it is judged. Ctrl-C, a crash or a full disk lose nothing: the same command
+    continues, and a larger budget goes on from there. The key of a language model is read from CHOP_LLM_KEY
+    or OPENAI_API_KEY.
+    """
+    import torch
+
+    from chop.cli.terminal import console as terminal
+    from chop.core.errors import EvolutionError
+    from chop.evolution.chat import Chat
+    from chop.evolution.report import write
+    from chop.evolution.run import evolve as search
+    from chop.evolution.run import prepare
+    from chop.evolution.tasks import load_task
+
+    torch.set_num_threads(1)  # as the workers: more gain nothing at this size
+    console = terminal()
+
+    def say(line: str) -> None:
+        console.print(line, markup=False)
+
+    if export is not None:
+        prepare(export, force)
+    with_models = "llm" in agents.split(",")
+    if (llm_url or llm_model) and not with_models:
+        raise EvolutionError(
+            "a language model was given, but nobody asks it: add llm to --agents, such as builtin,llm"
+        )
+    loaded = load_task(task)
+    folder = out if out is not None else Path("chop-evolve") / f"{loaded.name}-{seed}"
+    proposers: dict[str, Proposer] = {}
+    guidance = ""
+    if with_models:
+        if not llm_url or not llm_model:
+            raise EvolutionError("language-model agents need an address: give --llm-url and --llm-model")
+        chat = Chat(llm_url, llm_model, timeout=llm_timeout)
+        proposers, guidance = _language_model(chat, llm_tokens, folder, loaded, say)
+    with _Progress(console, budget) as progress:
+        try:
+            found = search(
+                task, budget, out=folder, seed=seed, agents=agents, workers=workers, executor=executor.value,
+                proposers=proposers, guidance=guidance, watch=progress, show=say,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            say(f"stopped; everything judged is in {folder} and the same command continues")
+            raise typer.Exit(130) from None
+    with console.status("judging the winner on the validation set"):
+        page, findings = write(found)
+    say(found.winner.text)
+    if found.without_model:
+        say("it never calls the model: the examples alone answer these questions better")
+    say(f"score on the evolution set: {found.fitness:.3f} (error of {loaded.start} / its error)")
+    for score in findings.scores:
+        if score.validation is not None:
+            mean, less = score.validation.mean, score.validation.reduction
+            say(f"validation error, {score.name}: {mean:.4g} (reduction {less:.1f} %)")
+    if export is not None:
+        found.save(export, force)
+        say(str(export))
+    say(str(page))
+
+
+def _language_model(
+    chat: Chat, tokens: int, folder: Path, task: Task, show: Callable[[str], None]
+) -> tuple[dict[str, Proposer], str]:
+    """The proposer behind ``llm`` agents, and what it is told at first."""
+    from chop.evolution.language import FIRST_GUIDANCE, Budget, LanguageModel
+    from chop.evolution.population import Candidate
+
+    def explain(candidate: Candidate) -> str:
+        trace = candidate.program().run(task.model, task.cases.prompt[:1]).trace
+        assert trace is not None
+        return trace.explain()
+
+    asked = LanguageModel(chat, folder, budget=Budget(tokens), explain=explain, show=show)
+    return {"llm": asked}, FIRST_GUIDANCE
+
+
+class _Progress:
+    """A bar with the time left in a terminal, a line now and then elsewhere."""
+
+    def __init__(self, console: Any, budget: int) -> None:
+        self._console = console
+        self._budget = budget
+        self._bar: AbstractContextManager[Any] = _bar() if console.is_terminal else nullcontext()
+        self._shown: Any = None
+        self._row: Any = None
+        self._begun = self._said = time.monotonic()
+        self._first: int | None = None
+
+    def __enter__(self) -> _Progress:
+        self._shown = self._bar.__enter__()
+        if self._shown is not None:
+            self._row = self._shown.add_task("", total=self._budget)
+        return self
+
+    def __exit__(self, *about: Any) -> None:
+        self._bar.__exit__(*about)
+
+    def __call__(self, state: State) -> None:
+        count = len(state.candidates)
+        words = f"score {state.best.fitness:.3f}: {state.best.text[:60]}"
+        if self._shown is not None:
+            self._shown.update(self._row, completed=count, description=words)
+            return
+        now = time.monotonic()
+        if now - self._said >= EVERY:
+            self._said = now
+            self._first = count if self._first is None else self._first
+            gone = count - self._first
+            left = (
+                f"about {(now - self._begun) * (self._budget - count) / gone / 60:.0f} min left, "
+                if gone
+                else ""
+            )
+            self._console.print(f"{count} of {self._budget} candidates, {left}{words}", markup=False)
+
+
+def _bar() -> AbstractContextManager[Any]:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.completed} of {task.total}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+
+
+__all__ = ["evolve"]

@@ -1,0 +1,187 @@
+"""The command line. Heavy modules are imported inside the commands, so that help is immediate."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chop import __version__
+from chop.cli.bench import bench_app
+from chop.cli.bench_air import demo_air
+from chop.cli.data import data_app
+from chop.cli.evolve import evolve
+from chop.cli.exit_codes import Commands, run
+from chop.cli.predict import explain, info, predict
+from chop.cli.terminal import examples, print_json
+from chop.cli.train import train_app
+from chop.core.errors import ChopError
+
+if TYPE_CHECKING:
+    from chop.core.parameters import Operator
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Chains of explicit operators around a frozen in-context operator network.",
+    epilog=examples(
+        "chop demo",
+        "chop data conservation --out q.h5 --flux 'tanh(u)' --n 20",
+        "chop predict q.h5 --model conservation --program conservation --out answers.h5",
+        "chop explain q.h5 --index 3 --model conservation --program conservation",
+        "chop operators rescale",
+    ),
+)
+app.add_typer(data_app, name="data")
+app.add_typer(train_app, name="train")
+app.add_typer(bench_app, name="bench")
+demo_app = typer.Typer(
+    invoke_without_command=True,
+    epilog=examples("chop demo", "chop demo --flux 'u**2/2' --steps 20 --out pictures"),
+)
+app.add_typer(demo_app, name="demo")
+demo_app.command("air", epilog=examples("chop demo air --n 12"))(demo_air)
+app.command(
+    "evolve",
+    epilog=examples(
+        "chop evolve --task conservation --budget 300 --out search",
+        "chop evolve --task my_task.py --export winner.txt",
+    ),
+)(evolve)
+app.command(
+    "predict",
+    epilog=examples(
+        "chop predict questions.npz --model conservation --program conservation --out answers.npz",
+        "chop predict questions.h5 -m weights.safetensors -p 'correct(icon)' -o answers.h5 --validate --json",
+        "chop predict questions.nc -m my_model.py:net -p winner.txt -o answers.nc --batch 16",
+    ),
+)(predict)
+app.command(
+    "explain",
+    epilog=examples(
+        "chop explain --program 'select(correct(rescale | icon), icon)'",
+        "chop explain --program mfc --out program.svg",
+        "chop explain questions.h5 --index 3 --model conservation --program conservation",
+        "chop explain questions.h5 -i 3 -m conservation -p conservation --out trace.html",
+    ),
+)(explain)
+app.command("info", epilog=examples("chop info questions.h5", "chop info answers.npz --json"))(info)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@demo_app.callback()
+def demo(
+    context: typer.Context,
+    flux: Annotated[str, typer.Option(help="A flux as a formula in u.")] = "sin(u)-cos(u)",
+    n: Annotated[int, typer.Option("--n", min=2, help="How many questions.")] = 24,
+    steps: Annotated[int, typer.Option(min=1, help="Rollout steps.")] = 50,
+    amplitude: Annotated[
+        float | None, typer.Option(help="Size of the initial conditions; that of the training if left out.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Weights of your own.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the pictures.")] = Path("chop-demo"),
+) -> None:
+    """A flux outside a model's training: the bare model against a program around it."""
+    if context.invoked_subcommand is not None:
+        return
+    import torch
+    from rich.table import Table
+
+    from chop.bench.demo import PROGRAM, RAW, answerer, demonstrate, picture
+    from chop.cli import terminal
+    from chop.problems import conservation
+
+    torch.set_num_threads(1)  # at this size a second thread gains nothing
+    console = terminal.console()
+    frozen = answerer(model)
+    scale = frozen.scale if amplitude is None else amplitude
+    with console.status("solving the conservation law"):
+        case = conservation.sample(flux, n, seed=seed, steps=steps, scale=scale, mean=frozen.mean)
+    with console.status("asking the model"):
+        shown = demonstrate(frozen.model, case, steps)
+    console.print(f"u_t + ({flux})_x = 0, {frozen.name}, five examples")
+    table = Table(title=f"relative L2 error, n = {n}")
+    for column in ("program", "one step: mean", "median", f"step {steps}: median"):
+        table.add_column(column)
+    for name, label in ((RAW, "raw: the bare model"), (PROGRAM, f"CHOP: program '{PROGRAM}'")):
+        one = shown.single[name]
+        table.add_row(label, f"{one.mean():.4f}", f"{one.quantile(0.5):.4f}", f"{shown.last(name):.4f}")
+    console.print(table)
+    console.print(shown.sentence())
+    out.mkdir(parents=True, exist_ok=True)
+    picture(shown, out / "rollout.png", f"u_t + ({flux})_x = 0: {frozen.name}, and a program around it")
+    trace = shown.traced.trace
+    assert trace is not None
+    trace.plot(out / "trace.png", query=shown.typical())
+    trace.save(out / "trace.html", query=shown.typical())
+    names = ", ".join(str(out / name) for name in ("rollout.png", "trace.png", "trace.html"))
+    console.print(f"pictures: {names}")
+
+
+@app.command(epilog=examples("chop operators", "chop operators rescale", "chop operators --json"))
+def operators(
+    name: Annotated[str | None, typer.Argument(help="One operator; all of them if left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """What operators there are, and what their parameters mean."""
+    from chop.core.text import registry
+
+    known = registry()
+    if name is not None and name not in known:
+        raise ChopError(f"there is no operator {name!r}; known are {', '.join(sorted(known))}")
+    if as_json:
+        print_json([_told(known[key]) for key in ([name] if name is not None else known)])
+        return
+    for key, operator in known.items():
+        if name is None:
+            typer.echo(f"{key:18} {operator.role:11} {operator.summary()}")
+        elif key == name:
+            typer.echo(f"{key} ({operator.role})\n\n{inspect.getdoc(operator)}\n\nLaw: {operator.law}")
+            if operator.helps:
+                typer.echo(f"Helps {operator.helps}.")
+            for option, param in operator.params().items():
+                typer.echo(f"  {option:12} {param.doc} ({param.allowed})")
+
+
+def _told(operator: type[Operator]) -> dict[str, Any]:
+    """An operator as plain values."""
+    params = operator.params().items()
+    return {
+        "name": operator.name,
+        "role": operator.role,
+        "summary": operator.summary(),
+        "law": operator.law,
+        "options": [
+            {"name": key, "kind": param.kind, "meaning": param.doc, "allowed": param.allowed}
+            for key, param in params
+        ],
+    }
+
+
+def main() -> None:
+    """Run a command; what a user can cause is one sentence and exit code 2."""
+    sys.exit(run(app))
+
+
+if __name__ == "__main__":
+    main()

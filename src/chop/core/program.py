@@ -1,0 +1,425 @@
+"""Programs: explicit numerical operators composed around a frozen model, as immutable values.
+
+A program says what it needs (answers of its parts, held-out answers, fitted frames, the model) and
+turns that into an answer; `schedule` owns the order, the sharing and the model calls. There are four
+kinds of operator: leaves and validators are programs; a transform left of a program wraps it; a
+projection right of a program follows it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+from torch import Tensor
+
+from chop.core.counting import CallCount, HeldOutStep, Where
+from chop.core.errors import ProgramError
+from chop.core.model import MAX_BYTES, FrozenModel
+from chop.core.parameters import Operator, Role, program
+from chop.core.promises import named_in_failures, promised, promised_values, values_and_notes
+from chop.core.prompt import Prompt
+from chop.core.running import Result, run
+from chop.core.tasks import Answer, Call, Fit, HeldOut, Split, Steps, Task
+from chop.core.trace import StageKind
+from chop.core.words import outcome_facts, shown, text_of
+
+Notes = Mapping[str, Tensor | str]
+"""What the trace shows of a stage; tensors lead with the axes of the prompt's batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a program makes of a prompt.
+
+    ``values`` is the answer ``(..., m, c)``; ``held_out`` the answers at the example inputs
+    ``(..., D, m, c)``, where the program has its own way of making them.
+    """
+
+    values: Tensor
+    held_out: Tensor | None = None
+    notes: Notes = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return shown("Outcome", outcome_facts(self.values, self.held_out, self.notes))
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A transform fitted to one prompt: the mapped prompt and the ways back.
+
+    ``back`` maps the answer to the query; ``back_held_out`` maps ``(..., D, m, c)`` answers at the
+    example inputs, each with its own time index and its own x_h.
+    """
+
+    prompt: Prompt
+    back: Callable[[Tensor], Tensor]
+    back_held_out: Callable[[Tensor], Tensor]
+    notes: Notes = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return shown("Frame", {"prompt": repr(self.prompt), "notes": ", ".join(self.notes)})
+
+
+@dataclass(frozen=True)
+class Transform(Operator):
+    """Changes the question and knows the way back (F, G in the paper)."""
+
+    role: ClassVar[Role] = "transform"
+    carries_held_out: ClassVar[bool] = True
+    """False where held-out answers of the mapped prompt cannot be mapped back to all D examples."""
+
+    @abstractmethod
+    def fit(self, prompt: Prompt) -> Frame:
+        """The mapped prompt and its inverse, from what the prompt shows."""
+
+    @final
+    def fitted(self, prompt: Prompt) -> Frame:
+        """`fit`, held to its promise."""
+        with named_in_failures(self):
+            frame = self.fit(prompt)
+        promised(self, "what fit returns", frame, Frame)
+        promised(self, "the mapped prompt", frame.prompt, Prompt)
+        if (frame.prompt.batch, frame.prompt.dtype) != (prompt.batch, prompt.dtype):
+            raise ProgramError(
+                f"{self} mapped a {prompt.dtype} prompt of batch {tuple(prompt.batch)} to a "
+                f"{frame.prompt.dtype} one of batch {tuple(frame.prompt.batch)}"
+            )
+        return frame
+
+    def examples_after(self, examples: int) -> int:
+        """How many examples the mapped prompt has."""
+        return examples
+
+    def hands_on(self, examples: int) -> bool:
+        """Whether the very prompt is handed on, if it has so many examples: then its answers are shared."""
+        return False
+
+    @final
+    def prompts_after(self, examples: int) -> int:
+        """Into how many prompts it turns one (see `counting`)."""
+        return 1
+
+    @final
+    def __or__(self, other: object) -> Any:
+        return pipe(self, other)
+
+
+@dataclass(frozen=True)
+class Projection(Operator):
+    """Maps a prediction onto what physics or the examples demand."""
+
+    role: ClassVar[Role] = "projection"
+
+    @abstractmethod
+    def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        """The projected answer to this prompt, and what was changed."""
+
+    @final
+    def __or__(self, other: object) -> Any:
+        return pipe(self, other)
+
+
+@dataclass(frozen=True)
+class Program(Operator):
+    """Answers a prompt, with as many calls to the frozen model as it needs."""
+
+    role: ClassVar[Role] = "program"
+    kind: ClassVar[StageKind]
+
+    @property
+    def reports_held_out(self) -> bool:
+        """Whether its outcome brings its own held-out answers."""
+        return False
+
+    @property
+    def acting(self) -> Operator:
+        """The operator that acts here: itself, or the transform or projection around a program."""
+        return self
+
+    @abstractmethod
+    def plan(self, prompt: Prompt) -> Steps:
+        """Yield lists of tasks, receive their results, return an `Outcome`."""
+
+    @final
+    def answered(self, prompt: Prompt) -> Steps:
+        """`plan`, held to its promise."""
+        operator = self.acting
+        with named_in_failures(operator):
+            outcome = yield from self.plan(prompt)
+        promised(operator, "its outcome", outcome, Outcome)
+        promised_values(operator, outcome.values, prompt.answer_shape, prompt)
+        if self.reports_held_out:
+            promised_values(operator, outcome.held_out, prompt.outputs.values.shape, prompt)
+        return outcome
+
+    @abstractmethod
+    def count(self, where: Where, calls: CallCount) -> None:
+        """Note every prompt on which the model would be called, without running anything."""
+
+    @final
+    def plan_held_out(self, prompt: Prompt, pad: bool, gap: int) -> Steps:
+        """The answers at the example inputs, ``(..., D, m, c)``: its own, or from held-out prompts."""
+        if self.reports_held_out:
+            (outcome,) = yield [Answer(self, prompt)]
+            return outcome.held_out
+        (held_out,) = yield [Split(prompt, pad, gap)]
+        (outcome,) = yield [Answer(self, held_out)]
+        return outcome.values
+
+    @final
+    def count_held_out(self, where: Where, pad: bool, gap: int, calls: CallCount) -> None:
+        """Like `count`, for the held-out answers."""
+        self.count(where if self.reports_held_out else (*where, HeldOutStep(pad, gap)), calls)
+
+    @final
+    def calls(self, examples: int = 5, limit: int = 10**9) -> int:
+        """Q, the model evaluations for each query, known before anything runs."""
+        counted = CallCount(examples, limit)
+        self.count((), counted)
+        return counted.total
+
+    @final
+    def run(
+        self,
+        model: FrozenModel,
+        prompt: Prompt,
+        *,
+        validate: bool = False,
+        strict: bool = False,
+        trace: bool = True,
+        max_bytes: int = MAX_BYTES,
+    ) -> Result:
+        """Answer a prompt with a frozen model.
+
+        ``validate`` also asks for the in-context error of programs that do not compute it anyway;
+        ``strict`` raises if an answer is not finite; ``trace=False`` keeps no intermediate fields;
+        ``max_bytes`` bounds the prompt data handed to the model in one call.
+        """
+        return run(self, model, prompt, validate, strict, trace, max_bytes)
+
+    @final
+    def draw(self, form: str = "svg") -> str:
+        """The program as a picture: ``"svg"`` or ``"mermaid"`` text."""
+        from chop.pictures import draw_program
+
+        return draw_program(self, form)
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import program_html
+
+        return program_html(self)
+
+    @final
+    def __or__(self, other: object) -> Any:
+        return pipe(self, other)
+
+
+@dataclass(frozen=True)
+class Leaf(Program):
+    """An answer from the prompt alone."""
+
+    kind: ClassVar[StageKind] = "leaf"
+
+    @abstractmethod
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        """The answer ``(..., m, c)``."""
+
+    @final
+    def plan(self, prompt: Prompt) -> Steps:
+        yield []
+        values, notes = values_and_notes(self, self.answer(prompt))
+        return Outcome(values, notes=notes)
+
+    @final
+    def count(self, where: Where, calls: CallCount) -> None:
+        pass
+
+
+@final
+@dataclass(frozen=True)
+class Icon(Program):
+    """The frozen model itself: one evaluation on the prompt as it stands."""
+
+    name: ClassVar[str] = "icon"
+    unit_free: ClassVar[bool] = True
+    kind: ClassVar[StageKind] = "leaf"
+    law: ClassVar[str] = "Bit-equal to the bare model."
+    helps: ClassVar[str] = (
+        "when the question is like those the model was trained on; all other operators are built around it"
+    )
+
+    def plan(self, prompt: Prompt) -> Steps:
+        (values,) = yield [Call(prompt)]
+        return Outcome(values)
+
+    def count(self, where: Where, calls: CallCount) -> None:
+        calls.add(where)
+
+
+@dataclass(frozen=True)
+class Validator(Program):
+    """Uses answers at the example inputs, where the truth is known, to correct, choose or mix.
+
+    Each base is asked for its answer and its held-out answers; `decide` is a pure function of them.
+    """
+
+    kind: ClassVar[StageKind] = "validator"
+
+    @property
+    def reports_held_out(self) -> bool:
+        return True
+
+    @property
+    @abstractmethod
+    def bases(self) -> tuple[Program, ...]:
+        """The programs that are asked."""
+
+    @property
+    @abstractmethod
+    def held_out_rule(self) -> tuple[bool, int]:
+        """(pad, gap) of the held-out prompts it asks for."""
+
+    @abstractmethod
+    def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
+        """The outcome, with its own held-out answers, from those of the bases."""
+
+    @final
+    def plan(self, prompt: Prompt) -> Steps:
+        pad, gap = self.held_out_rule
+        if prompt.examples < 2 + gap:
+            raise ProgramError(
+                f"{self.name} holds out one example at a time{f' with gap {gap}' if gap else ''} and needs "
+                f"at least {2 + gap}, but the prompt has {prompt.examples}"
+            )
+        asked: list[Task] = [Answer(base, prompt) for base in self.bases]
+        asked += [HeldOut(base, prompt, pad, gap) for base in self.bases]
+        results = yield asked
+        k = len(self.bases)
+        return self.decide(prompt, [outcome.values for outcome in results[:k]], results[k:])
+
+    @final
+    def count(self, where: Where, calls: CallCount) -> None:
+        pad, gap = self.held_out_rule
+        for base in self.bases:
+            base.count(where, calls)
+            base.count_held_out(where, pad, gap, calls)
+
+
+@final
+@dataclass(frozen=True)
+class Wrapped(Program):
+    """``transform | program``: the program answers the mapped prompt, the answer is mapped back."""
+
+    transform: Transform
+    inner: Program = program("what answers the mapped prompt")
+    kind: ClassVar[StageKind] = "transform"
+
+    @property
+    def reports_held_out(self) -> bool:
+        return self.inner.reports_held_out and self.transform.carries_held_out
+
+    @property
+    def acting(self) -> Operator:
+        return self.transform
+
+    def plan(self, prompt: Prompt) -> Steps:
+        (frame,) = yield [Fit(self.transform, prompt)]
+        (outcome,) = yield [Answer(self.inner, frame.prompt)]
+        held_out = frame.back_held_out(outcome.held_out) if self.reports_held_out else None
+        return Outcome(frame.back(outcome.values), held_out, frame.notes)
+
+    def count(self, where: Where, calls: CallCount) -> None:
+        same = self.transform.hands_on(calls.examples_at(where))
+        self.inner.count(where if same else (*where, self.transform), calls)
+
+    def __str__(self) -> str:
+        # A projection binds to what stands left of it, so one inside needs its brackets.
+        inner = f"({self.inner})" if isinstance(self.inner, Projected) else str(self.inner)
+        return f"{self.transform} | {inner}"
+
+
+@final
+@dataclass(frozen=True)
+class Projected(Program):
+    """``program | projection``: the answer is projected, and so are held-out answers, each at its x_h."""
+
+    inner: Program = program("what is projected")
+    projection: Projection = field(kw_only=True)
+    kind: ClassVar[StageKind] = "projection"
+
+    @property
+    def reports_held_out(self) -> bool:
+        return self.inner.reports_held_out
+
+    @property
+    def acting(self) -> Operator:
+        return self.projection
+
+    def plan(self, prompt: Prompt) -> Steps:
+        (outcome,) = yield [Answer(self.inner, prompt)]
+        values, notes = self._projected(prompt, outcome.values)
+        held_out = None
+        if self.reports_held_out:
+            (held_out_prompt,) = yield [Split(prompt, pad=False, gap=0)]
+            held_out, _ = self._projected(held_out_prompt, outcome.held_out)
+        return Outcome(values, held_out, notes)
+
+    def _projected(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
+        pair: tuple[Tensor, Notes] = values_and_notes(
+            self.projection, self.projection.project(prompt, values)
+        )
+        return pair
+
+    def count(self, where: Where, calls: CallCount) -> None:
+        self.inner.count(where, calls)
+
+    def __str__(self) -> str:
+        return f"{self.inner} | {self.projection}"
+
+
+@final
+@dataclass(frozen=True)
+class Stack:
+    """``transform | transform``: a route that still waits for its program. Not a program itself."""
+
+    transforms: tuple[Transform, ...]
+
+    def __or__(self, other: object) -> Any:
+        return pipe(self, other)
+
+    def __repr__(self) -> str:
+        return f"<transforms: {text_of(self)}>"
+
+    def __str__(self) -> str:
+        return " | ".join(str(transform) for transform in self.transforms)
+
+
+def pipe(left: object, right: object) -> Program | Stack:
+    """What ``left | right`` means; a `ProgramError` says why where it means nothing."""
+    route = left.transforms if isinstance(left, Stack) else (left,) if isinstance(left, Transform) else None
+    if route is not None and isinstance(right, Transform | Stack):
+        return Stack(route + (right.transforms if isinstance(right, Stack) else (right,)))
+    if route is not None and isinstance(right, Program):
+        for transform in reversed(route):
+            right = Wrapped(transform, right)
+        return right
+    if isinstance(left, Program) and isinstance(right, Projection):
+        return Projected(left, projection=right)
+    if isinstance(left, Program) and isinstance(right, Transform | Stack):
+        raise ProgramError(f"a transform stands left of a program: write {right} | {left}")
+    if isinstance(left, Program) and isinstance(right, Program):
+        raise ProgramError(
+            f"two programs cannot be piped: {left} | {right}; mix them with select, combine or average"
+        )
+    if isinstance(left, Projection) or isinstance(right, Projection):
+        raise ProgramError(f"a projection stands right of a program: {left} | {right} has none there")
+    raise ProgramError(f"only operators can be piped, not {type(right).__name__}")
+
+
+__all__ = [
+    "Frame", "Icon", "Leaf", "Notes", "Outcome", "Program", "Projected", "Projection", "Result", "Stack",
+    "Transform", "Validator", "Wrapped", "pipe",
+]  # fmt: skip

@@ -1,0 +1,120 @@
+"""A program run on a prompt with a frozen model: from its tasks to the result and the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from chop.core.errors import ProgramError
+from chop.core.model import Caller, FrozenModel
+from chop.core.prompt import Field, Prompt
+from chop.core.tasks import Answer, HeldOut, Task, schedule
+from chop.core.trace import Trace
+from chop.core.trace_builder import Stages
+from chop.core.units import binary_unit, in_units
+from chop.core.words import cost_facts, outcome_facts, shown
+
+if TYPE_CHECKING:
+    from chop.core.program import Outcome, Program
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A run's answer and everything needed to judge it."""
+
+    values: Tensor
+    """``(..., m, c)``; rows marked in ``rejected`` hold non-finite numbers."""
+    rejected: Tensor
+    """``(...)`` bool: answers that must not be used."""
+    error: Tensor | None
+    """``(...)`` in-context mean squared error, where it was computed."""
+    held_out: Tensor | None
+    """``(..., D, m, c)`` the answers at the example inputs, where they were computed."""
+    calls: int
+    """Q: logical model evaluations for each query, after sharing."""
+    rounds: int
+    """How many times the program had to wait for the model."""
+    trace: Trace | None
+
+    def __repr__(self) -> str:
+        return shown("Result", {**outcome_facts(self.values, self.held_out, {}), **cost_facts(self)})
+
+    def _repr_html_(self) -> str:
+        from chop.pictures.notebook import result_html
+
+        return result_html(self)
+
+
+def validation_error(outputs: Field, held_out: Tensor) -> Tensor:
+    """Mean over examples of the mean squared error over observed entries: ``(..., D, m, c) -> (...)``.
+
+    Examples of which nothing was observed do not count; NaN where nothing was observed at all.
+    """
+    unit = error_unit(outputs)
+    return error_in_units(outputs, held_out, unit) * unit.square()
+
+
+def error_unit(outputs: Field) -> Tensor:
+    """The unit ``(...)`` in which errors of the example outputs are squared and compared."""
+    sizes = outputs.values.abs()
+    seen = sizes if outputs.mask is None else torch.where(outputs.mask, sizes, 0)
+    return binary_unit(seen.amax(dim=(-1, -2, -3)))
+
+
+def error_in_units(outputs: Field, held_out: Tensor, unit: Tensor) -> Tensor:
+    """`validation_error` in squares of a unit: numbers that can be compared whatever the size of the data."""
+    squared = in_units(outputs.values - held_out, unit[..., None, None, None]).square()
+    if outputs.mask is None:
+        return squared.mean(dim=(-1, -2)).mean(dim=-1)
+    seen = outputs.mask.sum(dim=(-1, -2))
+    each = torch.where(outputs.mask, squared, 0).sum(dim=(-1, -2)) / seen.clamp(min=1)
+    counted = seen > 0
+    return torch.where(counted, each, 0).sum(dim=-1) / counted.sum(dim=-1)
+
+
+def run(
+    root: Program,
+    model: FrozenModel,
+    prompt: Prompt,
+    validate: bool,
+    strict: bool,
+    keep_trace: bool,
+    max_bytes: int,
+) -> Result:
+    """What `Program.run` does."""
+    caller = Caller(model, prompt, max_bytes)
+    answer = Answer(root, prompt)
+    goals: list[Task] = [answer]
+    if validate:
+        # Padded, as `select` asks, so that the number compares with the errors it would see.
+        goals.append(HeldOut(root, prompt, pad=True, gap=0))
+    with torch.inference_mode():
+        record = schedule(goals, caller)
+        outcome: Outcome = record.results[answer]
+        held_out = record.results[goals[-1]] if validate else outcome.held_out
+        error = None if held_out is None else validation_error(prompt.outputs, held_out)
+        rejected = ~torch.isfinite(outcome.values).all(dim=-1).all(dim=-1)
+    if strict and bool(rejected.any()):
+        rows = rejected.reshape(-1).nonzero().flatten().tolist()
+        named = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        raise ProgramError(f"{len(rows)} of {rejected.numel()} answers are not finite (queries {named})")
+    trace = None
+    if keep_trace:
+        stage = Stages(record)(answer)
+        trace = Trace(str(root), stage, caller.evaluations, len(record.rounds), error, rejected)
+    # Copies made outside inference mode are ordinary tensors, which autograd accepts.
+    return Result(
+        values=outcome.values.clone(),
+        rejected=rejected.clone(),
+        error=None if error is None else error.clone(),
+        held_out=None if held_out is None else held_out.clone(),
+        calls=caller.evaluations,
+        rounds=len(record.rounds),
+        trace=trace,
+    )
+
+
+__all__ = ["Result", "error_in_units", "error_unit", "run", "validation_error"]

@@ -1,0 +1,1 @@
+"""Networks of functions on points: conservation laws, mean-field control."""

@@ -1,0 +1,180 @@
+"""Training batches, made while training runs: batch ``number`` is always the same.
+
+Each operator of a batch brings six pairs, and every pair is predicted from the others, so one batch gives
+six full-shot predictions of each operator. Which pairs a prediction may see is said by counts: never the
+asked one, in a consecutive window not the following one either (it shows the answer as its input), and
+now and then only a few, so that the network learns to work with any number of examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+PAIRS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """B operators with P pairs each: values ``(B, P, n, c)``, coordinates, counts ``(B, P, P)``."""
+
+    x: Tensor
+    x_at: Tensor
+    y: Tensor
+    y_at: Tensor
+    counts: Tensor
+    name: str = ""
+
+
+Batches = Callable[[int], Batch]
+
+
+def visible(stream: np.random.Generator, window: Array, few: float = 0.3) -> Tensor:
+    """Counts for operators that are consecutive windows or not; a share ``few`` sees 1 to 4 pairs."""
+    size = len(window)
+    seen = np.broadcast_to(1 - np.eye(PAIRS), (size, PAIRS, PAIRS)).copy()
+    seen[window] -= np.eye(PAIRS, k=1)
+    rank = stream.random((size, PAIRS, PAIRS)) * np.where(seen > 0, 1.0, np.inf)
+    keep = np.where(stream.random((size, 1)) < few, stream.integers(1, PAIRS - 1, (size, PAIRS)), PAIRS)
+    order = np.argsort(np.argsort(rank, axis=-1), axis=-1)
+    return torch.from_numpy(np.where(order < keep[..., None], seen, 0.0).astype(np.float32))
+
+
+@dataclass(frozen=True)
+class ConservationBatches:
+    """The cubic family, half random pairs of one flux, half consecutive windows.
+
+    Truth costs more time than a training step, so each solved flux is used about ``turns`` times, among
+    ``keep`` blocks of others, in ever different pairs and in one of four guises: the equation keeps its
+    form under x -> -x with f -> -f and under u -> -u with f(u) -> -f(-u), both within the training
+    distribution, and under shifts of x.
+    """
+
+    size: int = 16
+    seed: int = 0
+    split: str = "train"
+    fluxes: int = 16
+    trajectories: int = 6
+    frames: int = 16
+    keep: int = 32
+    turns: int = 48
+
+    def __call__(self, number: int) -> Batch:
+        from chop.problems.random_streams import random_stream
+
+        stream = random_stream("conservation stream", self.split, self.seed, number, 7)
+        newest = self.keep // 4 + number * self.size // (self.fluxes * self.turns)
+        oldest = max(0, newest - self.keep + 1)
+        window = np.arange(self.size) % 2 == 1
+        functions = [self._operator(stream, oldest, newest, bool(kind)) for kind in window]
+        x, y = (torch.from_numpy(np.stack(part)).unsqueeze(-1) for part in zip(*functions, strict=True))
+        coords = (torch.arange(100, dtype=torch.float64) / 100).float()[:, None].expand(*x.shape)
+        return Batch(x, coords, y, coords, visible(stream, window), "conservation")
+
+    def _operator(
+        self, stream: np.random.Generator, oldest: int, newest: int, window: bool
+    ) -> tuple[Array, Array]:
+        """Six pairs ``(6, 100)`` of one flux of the blocks at hand."""
+        block = _solved(self, int(stream.integers(oldest, newest + 1)))
+        frames = block[stream.integers(self.fluxes)]
+        steps = self.frames - 1
+        if window:
+            row, start = stream.integers(self.trajectories), stream.integers(steps - PAIRS + 1)
+            rows, starts = np.full(PAIRS, row), start + np.arange(PAIRS)
+            shifts = np.full(PAIRS, stream.integers(100))
+        else:
+            rows, starts = np.divmod(stream.permutation(self.trajectories * steps)[:PAIRS], steps)
+            shifts = stream.integers(0, 100, PAIRS)
+        sign, turn = 1 - 2 * stream.integers(0, 2, 2)
+        places = (turn * np.arange(100) + shifts[:, None]) % 100
+        x, y = (np.take_along_axis(frames[rows, s], places, axis=-1) for s in (starts, starts + 1))
+        return np.float32(sign) * x, np.float32(sign) * y
+
+
+@lru_cache(maxsize=64)
+def _solved(settings: ConservationBatches, number: int) -> Array:
+    """Block ``number``: frames (fluxes, trajectories, frame, 100), float32."""
+    from chop.problems.conservation import CUBIC, Flux, solve
+    from chop.problems.conservation.initial import InitialCondition
+    from chop.problems.random_streams import random_stream
+
+    condition = InitialCondition()
+    stream = random_stream("conservation stream", settings.split, settings.seed, number, 8)
+    fluxes, each = settings.fluxes, settings.trajectories
+    coefficients = stream.uniform(-1, 1, (fluxes, 3))
+    rows = fluxes * each
+    starts = stream.uniform(0, 0.1, rows)
+    solution = solve(
+        CUBIC,
+        np.array([condition.draw(stream, 100) for _ in range(rows)]),
+        starts[:, None] + 0.1 * np.arange(settings.frames),
+        parameters=np.repeat(coefficients, each, axis=0),
+        speed=np.repeat(Flux.parse(CUBIC).speed(condition.span, coefficients), each),
+    )
+    return np.asarray(solution.values.reshape(fluxes, each, settings.frames, 100), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class MfcBatches:
+    """The five families in turn, functions of (t, x) on sub-grids from 10 x 10 to 10 x 50.
+
+    Most sub-grids have 100 points in few or many rows, so that a batch costs the same whatever the
+    spacing; the large ones come with fewer operators. Rows are spread evenly over the time window or
+    drawn at random, points are spread evenly with a random offset (or, few of them, at random).
+    """
+
+    size: int = 16
+    seed: int = 0
+    split: str = "train"
+    grids: tuple[tuple[int, int], ...] = (
+        (2, 50), (10, 10), (4, 25), (10, 50), (2, 50), (5, 20), (2, 50), (10, 50),
+    )  # fmt: skip
+
+    def __call__(self, number: int) -> Batch:
+        from chop.problems.random_streams import random_stream
+
+        families = 5
+        times, points = self.grids[number // families % len(self.grids)]
+        size = self.size if times * points <= 100 else max(1, self.size // 3)
+        case = _stream_on_rows()(
+            batch=size, seed=self.seed, split=self.split, times=times, points=points
+        ).case(number)
+        stream = random_stream("mfc stream", self.split, self.seed, number, 7)
+        first, second = case.pairs()
+        counts = visible(stream, np.zeros(size, dtype=bool))
+        return Batch(first.values, first.coords, second.values, second.coords, counts, case.meta["family"])
+
+
+@lru_cache(maxsize=1)
+def _stream_on_rows() -> Any:
+    """The problem's own stream with rows and points chosen apart (a class; loaded when first used)."""
+    from chop.problems.mfc import MfcStream, SubGrid, even_grid
+    from chop.problems.mfc.operators import POINTS, TIMES, time_indices
+
+    class OnRows(MfcStream):
+        def _grid(self, window: tuple[float, float], even: bool, stream: np.random.Generator) -> SubGrid:
+            if window[0] == window[1]:
+                return even_grid(window)
+            grid = even_grid(window, self.times, self.points)
+            first, last = time_indices(window)
+            rows = first + np.sort(stream.permutation(last - first + 1)[: self.times])
+            shift, scattered = int(stream.integers(POINTS)), stream.random() < 0.2
+            columns = np.round(np.array(grid.points) * POINTS).astype(int)
+            if scattered and self.points < 20:
+                columns = stream.permutation(POINTS)[: self.points]
+            chosen = np.sort((columns + shift) % POINTS)
+            times = grid.times if even else tuple(rows / (TIMES - 1))
+            return SubGrid(times, tuple(chosen / POINTS))
+
+    return OnRows
+
+
+__all__ = ["PAIRS", "Batch", "Batches", "ConservationBatches", "MfcBatches", "visible"]

@@ -1,0 +1,222 @@
+"""The in-context operator network: a pair encoder, and a decoder that asks all pairs' memories.
+
+A pair is encoded by itself, so the answer does not depend on the order of the examples, and prompts that
+share examples share their encoding (`chop.icon.functions.sharing`). The decoder lets the tokens of a query
+attend to the query's own input and to the memories of all pairs; where an answer is wanted elsewhere than
+at the input's points, further tokens that carry coordinates only are asked. They do not see each other, so
+the answer at one patch does not depend on which others are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from chop.core.errors import ModelError
+from chop.core.prompt import Prompt, lean
+from chop.icon.functions.config import IconConfig
+from chop.icon.functions.tokens import Places, at_points, interpolated, places, unpatch, windows
+from chop.icon.layers import DecoderBlock, Embed, EncoderBlock, frequencies, fresh_weights
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Encoded pairs: for each decoder layer keys and values ``(B, pairs * tokens, heads, w)``."""
+
+    layers: tuple[tuple[Tensor, Tensor], ...]
+    pairs: int
+
+    def rows(self, index: Tensor) -> Memory:
+        """Part of the batch."""
+        return Memory(tuple((key[index], value[index]) for key, value in self.layers), self.pairs)
+
+
+class Icon(nn.Module):
+    """A frozen model once trained: ``network(prompt)`` is the answer at ``prompt.at``."""
+
+    blocks = ("encoder.", "decoder.")
+    """Where the matrices are whose momentum is orthogonalised in training."""
+
+    def __init__(self, config: IconConfig) -> None:
+        super().__init__()
+        self.config = config
+        c, width, window = config, config.width, config.window
+        geometry = 0 if c.grid else 3 * window
+        if c.grid:
+            self.pair = Embed(window * (c.inputs + c.outputs), 0, width)
+        else:
+            self.first = Embed(window * c.inputs, geometry, width)
+            self.second = Embed(window * c.outputs, geometry, width)
+            self.asked = Embed(0, geometry, width)
+        self.query = Embed(window * c.inputs, geometry, width)
+        self.encoder = nn.ModuleList(EncoderBlock(width, c.heads) for _ in range(c.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderBlock(width, c.heads) for _ in range(c.decoder_layers))
+        self.memory_norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, c.patch * c.outputs)
+        self.turns: Tensor
+        self.register_buffer(
+            "turns", 2 * torch.pi * frequencies(c.coordinates, width // c.heads // 2), persistent=False
+        )
+        self.reset()
+
+    def reset(self) -> None:
+        """Fresh weights from torch's random state: what enters a residual sum starts small."""
+        fresh_weights(self, depth=len(self.encoder) + len(self.decoder))
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, prompt: Prompt) -> Tensor:
+        """The answer ``(..., m, c)`` in the prompt's dtype; every prompt of the batch by itself."""
+        from chop.icon.functions.sharing import predict
+
+        return predict(self, [prompt], share=False)[0]
+
+    def predict_many(self, prompts: Sequence[Prompt]) -> list[Tensor]:
+        """One answer a prompt; example pairs that prompts share are encoded once."""
+        from chop.icon.functions.sharing import predict
+
+        return predict(self, prompts, share=True)
+
+    def check(self, prompt: Prompt) -> None:
+        """Whether this network can be asked this prompt; if not, why."""
+        c = self.config
+        if prompt.dimensions > c.coordinates:
+            raise ModelError(
+                f"this network knows functions of {c.coordinates} "
+                f"coordinate{'s' * (c.coordinates > 1)}, the prompt has {prompt.dimensions}"
+            )
+        given = (prompt.query.channels, prompt.outputs.channels)
+        if given != (c.inputs, c.outputs):
+            raise ModelError(
+                f"this network maps {c.inputs} channel(s) to {c.outputs}, the prompt {given[0]} to {given[1]}"
+            )
+        for axis in prompt.axes or ():
+            if axis.name == "x" and axis.period not in (1.0, None):
+                raise ModelError(f"this network knows x with period 1, the prompt has period {axis.period}")
+        for coords in (prompt.inputs.coords, prompt.outputs.coords, prompt.query.coords, prompt.at):
+            x = lean(coords)[..., -1]
+            if float(x.max() - x.min()) > 1 + 1e-6:
+                raise ModelError(
+                    f"this network knows x with period 1, the prompt's x reaches from {float(x.min()):g} to "
+                    f"{float(x.max()):g}; divide it by its period"
+                )
+
+    def pair_tokens(self, x_at: Tensor, y_at: Tensor) -> int:
+        """How many tokens the D pairs of one prompt have, at coordinates ``(B, D, n, k)``."""
+        if self.config.grid:
+            return x_at.shape[1] * (self.config.grid // self.config.patch)
+        return x_at.shape[1] * sum(self._places(part).layout.tokens for part in (x_at, y_at))
+
+    def encode(self, x: Tensor, x_at: Tensor, y: Tensor, y_at: Tensor) -> Memory:
+        """Pairs: values ``(B, D, n, c)`` at coordinates ``(B, D, n, k)``, and what they map to."""
+        if self.config.grid:
+            tokens, turn = self._joint_tokens(x, x_at, y, y_at)
+        else:
+            tokens, turn = self._separate_tokens(x, x_at, y, y_at)
+        size, pairs, count, _ = tokens.shape
+        flat, spin = tokens.flatten(0, 1), _for_each(turn, size, pairs)
+        for block in self.encoder:
+            flat = block(flat, spin)
+        memory = self.memory_norm(flat).reshape(size, pairs * count, -1)
+        spin = _for_row(turn, size, pairs)
+        layers = []
+        for block in self.decoder:
+            assert isinstance(block, DecoderBlock)
+            layers.append(block.pairs.remember(memory, spin))
+        return Memory(tuple(layers), pairs)
+
+    def decode(
+        self, memory: Memory, x: Tensor, x_at: Tensor, at: Tensor, counts: Tensor | None = None
+    ) -> Tensor:
+        """Q queries ``(B, Q, n, c)`` about the same pairs, answered at ``(B, Q, m, k)``.
+
+        ``counts (B, Q, D)`` says how often each query sees each pair (0: not at all).
+        """
+        c = self.config
+        if c.grid:
+            read = interpolated(x_at, x, c.grid)
+            place = self._grid_places(read)
+            tokens = self.query(windows(read, place.layout))
+            shown, turn = tokens.shape[-2], self._turn(place)
+        else:
+            before, place = self._places(x_at), self._places(at)
+            given = self.query(self._content(x, before))
+            asked = self.asked(place.geometry).expand(*given.shape[:2], -1, -1)
+            tokens, shown = torch.cat([given, asked], dim=-2), given.shape[-2]
+            turn = _joined([self._turn(part) for part in (before, place)])
+        bias = None if counts is None else _bias(counts, tokens.shape[-2], memory)
+        size, queries = tokens.shape[:2]
+        turns = (_for_each(turn, size, queries), _for_row(turn, size, queries))
+        for i, block in enumerate(self.decoder):
+            tokens = block(tokens, turns, shown, memory.layers[i], bias)
+        if not c.grid:
+            tokens = tokens[..., shown:, :]
+        answer = unpatch(self.head(self.norm(tokens)), place.layout, c.outputs)
+        if not c.grid:
+            return answer
+        change = answer + read
+        grid = torch.arange(c.grid, device=at.device, dtype=torch.float64) / c.grid
+        return at_points(grid.to(at.dtype)[:, None], change, at)
+
+    def _joint_tokens(self, x: Tensor, x_at: Tensor, y: Tensor, y_at: Tensor) -> tuple[Tensor, Tensor]:
+        """One token for a patch of both functions of a pair, on the network's own grid."""
+        assert self.config.grid
+        x, y = interpolated(x_at, x, self.config.grid), interpolated(y_at, y, self.config.grid)
+        place = self._grid_places(x)
+        return self.pair(windows(torch.cat([x, y - x], dim=-1), place.layout)), self._turn(place)
+
+    def _separate_tokens(self, x: Tensor, x_at: Tensor, y: Tensor, y_at: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens of the input, then tokens of the output, each on its own points."""
+        before, after = self._places(x_at), self._places(y_at)
+        tokens = [self.first(self._content(x, before)), self.second(self._content(y, after))]
+        return torch.cat(tokens, dim=-2), _joined([self._turn(place) for place in (before, after)])
+
+    def _places(self, coords: Tensor) -> Places:
+        return places(coords, self.config.patch, self.config.margin)
+
+    def _grid_places(self, like: Tensor) -> Places:
+        grid = torch.arange(like.shape[-2], device=like.device, dtype=torch.float64) / like.shape[-2]
+        return self._places(grid.to(like.dtype)[None, None, :, None])
+
+    def _content(self, values: Tensor, place: Places) -> Tensor:
+        seen = windows(values, place.layout)
+        return torch.cat([seen, place.geometry.expand(*seen.shape[:-1], -1)], dim=-1)
+
+    def _turn(self, place: Places) -> Tensor:
+        angle = place.centres @ self.turns
+        return torch.polar(torch.ones_like(angle), angle).unsqueeze(-2)
+
+
+def _joined(turns: list[Tensor]) -> Tensor:
+    """Turns of two kinds of tokens one after the other; what all functions share stays shared."""
+    lead = torch.broadcast_shapes(*(turn.shape[:2] for turn in turns))
+    return torch.cat([turn.expand(*lead, -1, -1, -1) for turn in turns], dim=-3)
+
+
+def _for_each(turn: Tensor, size: int, functions: int) -> Tensor:
+    """Turns ``(B or 1, Q or 1, tokens, 1, w)`` for functions that are batched; 1 if they are all alike."""
+    if turn.shape[0] == turn.shape[1] == 1:
+        return turn[0]
+    return turn.expand(size, functions, -1, -1, -1).flatten(0, 1)
+
+
+def _for_row(turn: Tensor, size: int, functions: int) -> Tensor:
+    """The same for functions laid one after the other."""
+    batch = 1 if turn.shape[0] == 1 else size
+    return turn.expand(batch, functions, -1, -1, -1).flatten(1, 2)
+
+
+def _bias(counts: Tensor, tokens: int, memory: Memory) -> Tensor:
+    """What is added to the attention of every query token to every memory token: log of the count."""
+    if bool((counts == counts[:1]).all()):
+        counts = counts[:1]
+    key = memory.layers[0][0]
+    each = key.shape[1] // memory.pairs
+    spread = counts.to(key.dtype).log().repeat_interleave(each, dim=-1).repeat_interleave(tokens, dim=1)
+    return spread.unsqueeze(1)
+
+
+__all__ = ["Icon", "Memory"]

@@ -1,0 +1,1 @@
+"""Networks of stations in a graph: air quality."""

@@ -1,0 +1,1 @@
+"""Numbers by themselves: compiled and spectral kernels, formulas, projections on the simplex."""

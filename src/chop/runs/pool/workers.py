@@ -1,0 +1,220 @@
+"""Worker processes that are really stopped: by the clock, by their memory, or because they died.
+
+The parent watches, since work that hangs in compiled code cannot be interrupted from within. A worker that
+had to be killed is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import subprocess
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from chop.runs.pool.contract import LIVES, Finished, Key, Make, Pool, Site, Take, portable, sentence
+from chop.runs.pool.manners import begin_worker, deaf, one_thread
+
+LOOK = 0.2
+"""Seconds between two looks at clocks and memory."""
+START = 900.0
+"""Seconds a worker may take to load what it works with."""
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A worker's first word."""
+
+
+@dataclass(frozen=True)
+class _Unable:
+    """A worker's only word: why it cannot begin."""
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Done:
+    outcome: Any
+
+
+@dataclass(frozen=True, eq=False)
+class _Raised:
+    error: Exception
+
+
+_DIED = object()
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    deadline: float
+    given: tuple[Any, Any] | None = None
+    """Key and job it is at."""
+    ready: bool = False
+
+
+class Workers(Pool):
+    """Worker processes with one thread each; they end with this process, however it ends."""
+
+    def __init__(self, site: Site) -> None:
+        site.check_travels()
+        self._site = site
+        self._wanted = max(1, site.workers)
+        self._workers: list[_Worker] = []
+
+    def finished(self, take: Take[Key]) -> Finished[Key]:
+        again: deque[tuple[Any, Any]] = deque()
+        deaths: Counter[Any] = Counter()
+        try:
+            while self._give(take, again):
+                for worker, outcome in self._heard():
+                    assert worker.given is not None
+                    (key, job), worker.given = worker.given, None
+                    if outcome is _DIED:
+                        deaths[key] += 1
+                        if deaths[key] < LIVES:
+                            again.append((key, job))
+                            continue
+                        outcome = self._site.died()
+                    yield key, outcome
+        finally:
+            for worker in [worker for worker in self._workers if worker.given is not None]:
+                self._discard(worker)  # nobody waits for its job any more
+
+    def _give(self, take: Take[Key], again: deque[tuple[Any, Any]]) -> bool:
+        """Hand out jobs, to new workers too where they are wanted; whether any is under way then."""
+        idle = [worker for worker in self._workers if worker.given is None]
+        while idle or len(self._workers) < self._wanted:
+            given = again.popleft() if again else take()
+            if given is None:
+                break
+            worker = idle.pop(0) if idle else self._fresh()
+            worker.given = given
+            if worker.ready:
+                self._send(worker)
+        return any(worker.given is not None for worker in self._workers)
+
+    def _send(self, worker: _Worker) -> None:
+        assert worker.given is not None
+        worker.deadline = time.monotonic() + self._site.seconds
+        with contextlib.suppress(OSError):  # a worker that is gone is noticed when it is listened to
+            worker.pipe.send(worker.given[1])
+
+    def _heard(self) -> Iterator[tuple[_Worker, Any]]:
+        """Outcomes that arrived, and workers that were lost or had to be stopped."""
+        talking = wait([worker.pipe for worker in self._workers], timeout=LOOK)
+        for worker in list(self._workers):
+            if worker.pipe in talking:
+                said = self._said(worker)
+                if isinstance(said, _Done):
+                    yield worker, said.outcome
+                elif isinstance(said, _Raised):
+                    raise said.error
+                elif isinstance(said, _Unable):
+                    raise self._site.not_loaded(said.reason)
+                elif isinstance(said, _Ready):
+                    worker.ready = True
+                    if worker.given is not None:
+                        self._send(worker)
+                elif not worker.ready:
+                    raise self._site.error(f"a worker process died while it loaded {self._site.what}")
+                elif worker.given is not None:
+                    yield worker, _DIED
+            elif worker.ready and worker.given is not None and self._too_big(worker):
+                self._discard(worker)
+                yield worker, self._site.too_big()
+            elif worker.given is not None and time.monotonic() > worker.deadline:
+                self._discard(worker)
+                if not worker.ready:
+                    raise self._site.error(
+                        f"a worker process did not load {self._site.what} within {START:g} s"
+                    )
+                yield worker, self._site.too_slow()
+
+    def _said(self, worker: _Worker) -> Any:
+        """A worker's word; None from one that is no more."""
+        try:
+            return worker.pipe.recv()
+        except (EOFError, OSError):
+            self._discard(worker)
+            return None
+
+    def _too_big(self, worker: _Worker) -> bool:
+        limit = self._site.memory
+        return limit < inf and resident(worker.process.pid or 0) > limit * 2**20
+
+    def _fresh(self) -> _Worker:
+        one_thread()
+        ours, theirs = multiprocessing.Pipe()
+        process = multiprocessing.get_context("spawn").Process(
+            target=_work, args=(theirs, self._site.make, os.getpid()), daemon=True
+        )
+        with deaf():  # it inherits that, and must not be torn by Ctrl-C before it can say so itself
+            process.start()
+        theirs.close()
+        worker = _Worker(process, ours, time.monotonic() + START)
+        self._workers.append(worker)
+        return worker
+
+    def _discard(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        worker.pipe.close()
+        worker.process.kill()
+        worker.process.join()
+
+    def close(self) -> None:
+        for worker in list(self._workers):
+            self._discard(worker)
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory a process holds; 0 where that cannot be told."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        pass
+    try:  # where there is no /proc
+        told = subprocess.run(
+            ["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False, timeout=5
+        )
+        return int(told.stdout.strip() or 0) * 1024
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0
+
+
+def _work(pipe: Connection, make: Make, parent: int) -> None:
+    """A worker: says that it is ready, then answers jobs, as long as somebody listens."""
+    begin_worker(parent)
+    with contextlib.suppress(EOFError, OSError):
+        _answer(pipe, make)
+
+
+def _answer(pipe: Connection, make: Make) -> None:
+    try:
+        work = make()
+    except Exception as error:  # a user's own file may raise anything
+        pipe.send(_Unable(sentence(error)))
+        return
+    pipe.send(_Ready())
+    while True:
+        job = pipe.recv()
+        try:
+            done = work(job)
+        except Exception as error:
+            pipe.send(_Raised(portable(error)))
+        else:
+            pipe.send(_Done(done))
+
+
+__all__ = ["Workers", "resident"]

@@ -1,0 +1,370 @@
+"""The air benchmark on an invented world: stored as it goes, continued after kill -9, nothing leaks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+pytest.importorskip("xarray")
+
+import chop
+from chop.bench import page
+from chop.bench.air import paper, report
+from chop.bench.air.answers import Remembering
+from chop.bench.air.claims import claims
+from chop.bench.air.conditions import (
+    CARRIED,
+    CHOP,
+    FORWARD,
+    HOME_LEADS,
+    LEADS,
+    LONGEST,
+    METHODS,
+    PERSISTENCE,
+    POLLUTANTS,
+    RAW,
+    SELECTIONS,
+    YESTERDAY,
+    Condition,
+    Split,
+    conditions,
+    directions,
+)  # fmt: skip
+from chop.bench.air.questions import Source
+from chop.bench.air.report import about, write
+from chop.bench.air.results import Results
+from chop.bench.air.runner import Run, missing, run
+from chop.bench.air.store import FILE, About, Store
+from chop.bench.air.tables import candidates, markdown
+from chop.bench.air.work import measured, same_hour
+from chop.cli import app
+from chop.core.errors import BenchError, ChopError
+from chop.icon import StationConfig, StationIcon, save
+from chop.problems import air
+
+CHANNELS = ("hour", "NO2", "PM2.5", "O3")
+SMALL = StationConfig(
+    channels=CHANNELS, width=24, heads=2, window_layers=1, pair_layers=1, asking_layers=1,
+    lengths=(30.0, 200.0), each=8,
+)  # fmt: skip
+EVERY = 42
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A world of a few weeks around new year, and networks with random weights."""
+    folder = tmp_path_factory.mktemp("air")
+    air.make_world(folder / "world", hours=24 * 60, stations=(6, 5), weather=False, start="2023-12-01")
+    for seed, name in enumerate(("bthsa", "yrd", "other")):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            network = StationIcon(SMALL)
+            torch.nn.init.normal_(network.head.weight, std=0.2)
+        save(network, folder / f"{name}.safetensors")
+    return folder
+
+
+def asked(home: Path, out: Path, **options) -> Run:
+    models = tuple((region, str(home / f"{region}.safetensors")) for region in ("bthsa", "yrd"))
+    given = {"every": EVERY, "cases": 10, "executor": "inline", "models": models}
+    return Run(out, home / "world", **{**given, **options})
+
+
+def source(home: Path, tmp_path: Path, region: str = "yrd") -> Source:
+    return Source(str(home / "world"), region, CHANNELS, Split(), EVERY, 0, str(tmp_path / "index"))
+
+
+@pytest.fixture(scope="module")
+def finished(home, tmp_path_factory):
+    """Both directions, undisturbed."""
+    bench = asked(home, tmp_path_factory.mktemp("finished"), cases=3)
+    setting = run(bench)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "RESOLUTION", 30)  # drawn as always, painted small
+        write(bench.out, setting)
+    return bench
+
+
+def test_the_papers_numbers_agree_with_themselves():
+    assert set(paper.TABLE) == set(conditions())
+    assert len(paper.TABLE) == 88
+    assert sum(row.reduction > 0 for row in paper.TABLE.values()) == paper.LOWERED == 77
+    for row in paper.TABLE.values():
+        worst, best = ((row.chop + s * 0.005) / (row.raw - s * 0.005) for s in (1, -1))
+        assert 100 * (1 - worst) - 0.05 <= row.reduction <= 100 * (1 - best) + 0.05
+    largest = [max((paper.TABLE[c].reduction, c.lead) for c in group)[1] for group in _groups()]
+    assert largest == [1] * 8, "in the paper the largest reduction is always that of one hour"
+
+
+def _groups():
+    for direction in CARRIED:
+        for selection in SELECTIONS:
+            for pollutant in POLLUTANTS:
+                yield [Condition(direction, selection, lead, pollutant) for lead in LEADS]
+
+
+def test_all_88_conditions_are_measured_and_written(finished):
+    with Store(finished.out) as store:
+        results = Results(store)
+    assert len(results.conditions) == 88
+    assert len(results.frozen()) == 2 * 2 * 4 * 2
+    for condition in results.conditions:
+        assert len(results.errors(condition, CHOP)) == 3
+        assert results.weights(condition).sum() == pytest.approx(1.0, abs=1e-3)
+    text = (finished.out / "table.md").read_text(encoding="utf-8")
+    assert text.count("| PM₂.₅ |") == text.count("| O₃ |")
+    assert "examples and normalisation from the evaluated region, 2022 to 2023" in text
+    totals = [claim.total for claim in claims(results)]
+    assert totals == [88, 8, 44, 32]
+    kept = json.loads((finished.out / "results.json").read_text(encoding="utf-8"))
+    carried, alone = 2 * len(SELECTIONS) * len(LEADS) * len(METHODS), 2 * len(HOME_LEADS) * 2
+    assert len(kept["measured"]) == carried + alone
+    html = (finished.out / "report.html").read_text(encoding="utf-8")
+    assert html.count("<img") == 7
+    assert "http" not in html
+
+
+def test_means_and_reductions_by_hand(finished):
+    with Store(finished.out) as store:
+        results = Results(store)
+    condition = Condition(FORWARD, "similar", 12, "O3")
+    lines = [json.loads(line[9:]) for line in (finished.out / FILE).read_bytes().splitlines()]
+    found = {
+        line["method"]: line["O3"]
+        for line in lines
+        if (line.get("direction"), line.get("selection"), line.get("lead")) == ("bthsa-yrd", "similar", 12)
+    }
+    both = [(r, c) for r, c in zip(found[RAW], found[CHOP], strict=True) if r is not None]
+    raw, ours = (np.mean(column) for column in zip(*both, strict=True))
+    paired = results.compare(condition).paired
+    assert (paired.base_mean, paired.mean) == pytest.approx((raw, ours))
+    assert f"| {raw:.2f} | {ours:.2f} | {100 * (1 - ours / raw):.1f} % |" in markdown(results, {})
+
+
+def test_a_killed_run_continues_and_writes_the_same_table(home, tmp_path):
+    whole, broken = (asked(home, tmp_path / name, directions=("bthsa-yrd",)) for name in ("whole", "broken"))
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "chop.cli", "bench", "air", "--data", str(home / "world"), "--every",
+            str(EVERY), "--cases", "10", "--direction", "bthsa-yrd", "--model",
+            f"bthsa={home / 'bthsa.safetensors'}", "--out", str(broken.out), "--workers", "1",
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    file = broken.out / FILE
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if file.exists() and file.read_bytes().count(b"\n") >= 60:
+            break
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it was to be killed half way"
+    stored = file.read_bytes()
+    complete = stored[: stored.rindex(b"\n") + 1]
+    with file.open("ab") as end:
+        end.write(complete.splitlines()[-1][:40])  # what a crash in the middle of a line leaves
+    made = []
+    for bench in (whole, broken):
+        run(bench)
+        with Store(bench.out) as store:
+            made.append(markdown(Results(store), about(store)))
+            assert not list(missing(bench, store))
+    assert made[0] == made[1]
+    assert file.read_bytes().startswith(complete), "nothing paid for is measured again"
+    assert len(file.read_bytes().splitlines()) == len((whole.out / FILE).read_bytes().splitlines())
+
+
+def test_half_a_piece_of_work_is_done_again_as_a_whole(finished, tmp_path):
+    lines = (finished.out / FILE).read_bytes().splitlines(keepends=True)
+    last = max(i for i, line in enumerate(lines) if b'"yrd-bthsa"' in line)
+    (tmp_path / FILE).write_bytes(b"".join(lines[:last]) + lines[last][:40])
+    about_it = About(chop.__version__, finished.seed, finished.year)
+    with Store(tmp_path, about_it) as store:
+        (job,) = (job for job in missing(finished, store) if job.direction.carried)
+    assert job.direction.name == "yrd-bthsa"
+    assert job.methods == METHODS
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seed": 1}, "seed 0.*seed 1"),
+        ({"year": 2025}, "questions in 2024.*questions in 2025"),
+        ({"models": (("bthsa", "other"), ("yrd", "yrd"))}, "another network of bthsa"),
+        ({"data": "elsewhere"}, "another data of"),
+    ],
+)
+def test_results_of_something_else_are_refused(home, finished, tmp_path, changes, words):
+    if "data" in changes:
+        changes = {"data": air.make_world(tmp_path, 24 * 60, (6, 5), 1, False, "2023-12-01")}
+    if "models" in changes:
+        changes = {"models": tuple((r, str(home / f"{n}.safetensors")) for r, n in changes["models"])}
+    before = (finished.out / FILE).read_bytes()
+    with pytest.raises(BenchError, match=words):
+        run(replace(finished, **changes))
+    assert (finished.out / FILE).read_bytes() == before
+
+
+def test_another_version_is_refused(finished, monkeypatch):
+    monkeypatch.setattr(chop, "__version__", "9.9")
+    with pytest.raises(BenchError, match=r"version 9\.9"):
+        run(finished)
+
+
+def test_tables_are_written_anew_without_data_or_networks(finished, monkeypatch):
+    monkeypatch.setattr(report, "error_figures", lambda results: {})  # drawn once is enough
+    before = (finished.out / "table.md").read_bytes()
+    (finished.out / "table.md").unlink()
+    made = CliRunner().invoke(app, ["bench", "air", "--report-only", "--out", str(finished.out)])
+    assert made.exit_code == 0, made.output
+    assert (finished.out / "table.md").read_bytes() == before
+
+
+def test_a_program_of_ones_own_is_all_that_is_new(home, finished):
+    bench = replace(finished, programs=("debias(icon)",), directions=("bthsa-yrd",))
+    with Store(bench.out) as store:
+        jobs = list(missing(bench, store))
+    assert [job.methods for job in jobs] == [("debias(icon)",)]
+    run(bench)
+    with Store(bench.out) as store:
+        results = Results(store)
+    assert results.own == ("debias(icon)",)
+    text = markdown(results, {})
+    assert "Programs of your own" in text
+    assert "(1) `debias(icon)`" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "chop data air --fetch"),
+        (("--direction", "north"), "no direction 'north'"),
+        (("--model", "x.safetensors"), "which region a network was trained in"),
+        (("--data", "WORLD", "--model", "bthsa=conservation", "--model", "yrd=mfc"), "network of stations"),
+        (("--data", "WORLD", "--executor", "magic"), "processes, inline, ray"),
+        (("--data", "WORLD", "-p", "icon |"), "column 7"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(home, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.delenv("CHOP_AIR_DATA", raising=False)
+    given = [str(home / "world") if part == "WORLD" else part for part in arguments]
+    done = CliRunner().invoke(app, ["bench", "air", "--out", str(tmp_path / "out"), *given])
+    assert isinstance(done.exception, ChopError)
+    assert words in str(done.exception)
+
+
+def test_a_year_without_questions(home, tmp_path):
+    with pytest.raises(BenchError, match="choose another year"):
+        run(asked(home, tmp_path, every=24 * 400))
+
+
+def test_every_example_target_precedes_its_question(home, tmp_path):
+    asked_of = source(home, tmp_path)
+    hours = asked_of.hours()
+    period = asked_of.history().range(*asked_of.split.examples)
+    drawn = {}
+    for selection in SELECTIONS:
+        for lead in LEADS:
+            case = asked_of.case(hours, selection, lead)
+            shown, ends = case.rows["examples"], case.rows["end"]
+            assert (shown + lead < ends[:, None]).all()
+            assert (shown + lead < period.stop).all()
+            assert (shown - 23 >= period.start).all()
+            assert all(len(set(row)) == 5 for row in shown.tolist())
+            drawn.setdefault(selection, []).append(shown)
+    assert all((shown == drawn["random"][0]).all() for shown in drawn["random"]), "the same at every lead"
+
+
+def test_questions_are_spread_and_nested(home, tmp_path):
+    hours = source(home, tmp_path).hours()
+    assert all(hour % EVERY == 0 for hour in hours)
+    assert list(hours) != sorted(hours)
+    assert len(set(hours)) == len(hours)
+    last = source(home, tmp_path).history().region.times[-1].astype("datetime64[h]").astype(int)
+    assert max(hours) + LONGEST <= last
+
+
+def test_a_target_that_nobody_observed_is_not_scored(home):
+    region = air.load_region(home / "world", "yrd", CHANNELS)
+    ends, lead = np.array([24 * 40, 24 * 42]), 6
+    values = region.values.copy()
+    values[ends[0] + lead, :, region.channel("PM2.5")] = np.nan
+    values[ends[1] + lead, :-1, region.channel("O3")] = np.nan
+    history = air.prepare(replace(region, values=values))
+    shown = air.random_examples(history, ends, LONGEST, ("2023-12-01", "2024-01-01"))
+    case = air.case(history, ends, shown, lead)
+    found = measured(PERSISTENCE, Remembering(StationIcon(SMALL).eval()), case)
+    assert found["PM2.5"][0] is None
+    assert found["PM2.5"][1] is not None
+    truth, last = (history.values[ends[1] + h, -1, -1] for h in (lead, 0))
+    only = abs(float(truth - last)) * history.scaling.std[-1]
+    if history.observed[ends[1] + lead, -1, -1]:
+        assert found["O3"][1] == pytest.approx(only, rel=1e-4)
+
+
+@pytest.mark.parametrize("lead", LEADS)
+def test_same_hour_yesterday(home, tmp_path, lead):
+    asked_of = source(home, tmp_path)
+    case = asked_of.case(asked_of.hours()[:2], "random", lead)
+    history, ends = asked_of.history(), case.rows["end"]
+    row = ends + lead
+    while (row > ends).any():
+        row = row - 24
+    assert (row > ends - 24).all()
+    np.testing.assert_array_equal(same_hour(case).numpy(), history.values[row])
+    assert measured(YESTERDAY, Remembering(StationIcon(SMALL).eval()), case)["calls"] == 0
+
+
+def test_what_was_asked_is_not_asked_again(home, tmp_path):
+    asked_of = source(home, tmp_path)
+    case = asked_of.case(asked_of.hours()[:2], "random", 3)
+    network = chop.load(home / "bthsa.safetensors")
+
+    class Counting:
+        rounds: list[int] = []  # noqa: RUF012
+
+        def predict_many(self, prompts):
+            self.rounds.append(len(prompts))
+            return network.predict_many(prompts)
+
+    model = Remembering(Counting())
+    chop.parse(CHOP).run(model, case.prompt)
+    assert Counting.rounds == [2]
+    raw = chop.parse(RAW).run(model, case.prompt).values
+    chop.parse("correct(icon, pad=False)").run(model, case.prompt)
+    assert Counting.rounds == [2], "the bare model and another validator were asked before"
+    torch.testing.assert_close(raw, chop.parse(RAW).run(network, case.prompt).values, rtol=1e-4, atol=1e-5)
+    chop.parse("correct(icon)").run(model, case.prompt)
+    assert Counting.rounds == [2, 1], "padded prompts are others"
+    model.forget()
+    chop.parse(RAW).run(model, case.prompt)
+    assert Counting.rounds == [2, 1, 1]
+
+
+def test_the_demonstration_prints_and_draws(home, monkeypatch):
+    """In the world that is there already, with a network of one's own."""
+    monkeypatch.setattr(page, "RESOLUTION", 30)
+    network = str(home / "bthsa.safetensors")
+    done = CliRunner().invoke(app, ["demo", "air", "--n", "3", "--model", network, "--out", str(home)])
+    assert done.exit_code == 0, done.output
+    assert "with no weight changed" in " ".join(done.output.split())
+    for name in ("map.png", "errors.png"):
+        assert (home / name).read_bytes().startswith(b"\x89PNG")
+    wrong = CliRunner().invoke(app, ["demo", "air", "--model", "mfc", "--out", str(home)])
+    assert "not a network of stations" in str(wrong.exception)
+
+
+def test_directions_and_candidates():
+    assert [d.name for d in directions()] == ["bthsa-yrd", "bthsa-bthsa", "yrd-bthsa", "yrd-yrd"]
+    assert [d.name for d in directions(("yrd-bthsa",))] == ["yrd-bthsa", "yrd-yrd"]
+    assert candidates()[0] == RAW
+    assert len(candidates()) == 7
