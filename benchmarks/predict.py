@@ -23,7 +23,7 @@ import torch
 import chop
 from chop.files import FileError, QuestionFile, predict
 from chop.files.answers import open_answers
-from chop.storage.atomic import whole
+from chop.storage.atomic import atomic_path
 
 
 def last_output(prompt: chop.Prompt) -> torch.Tensor:
@@ -35,7 +35,7 @@ def streamed(questions: Path, program: chop.Program, model: chop.FrozenModel, ou
     torch.set_num_threads(1)
     with (
         QuestionFile(questions) as file,
-        whole(out, FileError, overwrite=True) as partial,
+        atomic_path(out, FileError, overwrite=True) as partial,
         open_answers(partial, out.suffix, file.answer_shape, file.dtype) as answers,
     ):
         rejected = []

@@ -13,7 +13,7 @@ import torch
 from chop.core.errors import ProblemError
 from chop.problems import conservation, mfc
 from chop.problems.conservation.flux import Flux
-from chop.storage.atomic import whole
+from chop.storage.atomic import atomic_path
 
 _SHOWN_FLUXES = (
     ("sin u - cos u", "sin_cos"),
@@ -115,7 +115,7 @@ def mfc_picture(path: Path, seed: int = 1) -> Path:
 
 
 def _written(figure: Any, path: Path) -> Path:
-    with whole(path, ProblemError, overwrite=True) as partial:
+    with atomic_path(path, ProblemError, overwrite=True) as partial:
         figure.savefig(partial, format="png")
     return path
 

@@ -11,7 +11,7 @@ from chop.bench.results import Results
 from chop.bench.store import FILE, About, Store
 from chop.bench.tables import markdown, tables
 from chop.core.errors import BenchError
-from chop.storage.log import line_of, read_line
+from chop.storage.log import decode_line, encode_line
 
 ABOUT = About("1.0", 0)
 
@@ -174,13 +174,13 @@ def test_the_papers_numbers_are_all_there():
 
 
 def test_lines_carry_their_checksum():
-    line = line_of({"a": 1, "b": "ρ"})
-    assert read_line(line.rstrip(b"\n")) == {"a": 1, "b": "ρ"}
+    line = encode_line({"a": 1, "b": "ρ"})
+    assert decode_line(line.rstrip(b"\n")) == {"a": 1, "b": "ρ"}
     for i in range(len(line) - 1):
         damaged = line[:i] + bytes([line[i] ^ 1]) + line[i + 1 : -1]
-        assert read_line(damaged) is None
+        assert decode_line(damaged) is None
     with pytest.raises(ValueError, match=r"Out of range|not JSON"):
-        line_of({"a": math.nan})
+        encode_line({"a": math.nan})
 
 
 def test_a_damaged_line_is_measured_again_and_the_others_stay(tmp_path):

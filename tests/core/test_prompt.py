@@ -13,7 +13,7 @@ from prompt_parts import B, D, M, N, made
 
 import chop
 from chop import Axis, Field, Graph, Prompt, PromptError
-from chop.core.prompt import lean
+from chop.core.prompt import without_repeats
 from chop.testing import make_prompt, toy_model
 
 # Good input.
@@ -116,10 +116,10 @@ def test_shared_masks_cost_nothing():
 
 def test_lean():
     shared = torch.zeros(4, 1).expand(2, 3, 4, 1)
-    assert lean(shared).shape == (1, 1, 4, 1)
-    assert lean(torch.zeros(2, 3, 4, 1)).shape == (2, 3, 4, 1)
+    assert without_repeats(shared).shape == (1, 1, 4, 1)
+    assert without_repeats(torch.zeros(2, 3, 4, 1)).shape == (2, 3, 4, 1)
     partly = torch.zeros(2, 1, 4, 1).expand(2, 3, 4, 1)
-    assert lean(partly).shape == (2, 1, 4, 1)
+    assert without_repeats(partly).shape == (2, 1, 4, 1)
 
 
 def test_identity_not_contents():

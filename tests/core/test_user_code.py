@@ -79,11 +79,11 @@ def test_a_sibling_goes_before_what_is_installed_only_while_its_file_is_run(fold
 
 def test_a_file_is_run_once_until_it_changes(folder):
     (folder / "mine.py").write_text(RUN.format("x"))
-    first = user_code.load("mine.py", ModelError)
-    assert user_code.load(folder / "mine.py", ModelError) is first
+    first = user_code.load_file("mine.py", ModelError)
+    assert user_code.load_file(folder / "mine.py", ModelError) is first
     assert (folder / "runs.log").read_text() == "x"
     (folder / "mine.py").write_text(RUN.format("y"))
-    assert user_code.load("mine.py", ModelError) is not first
+    assert user_code.load_file("mine.py", ModelError) is not first
     assert (folder / "runs.log").read_text() == "xy"
 
 
@@ -105,11 +105,11 @@ def test_evolve_runs_a_task_file_once_in_each_process(folder, executor):
 
 def test_what_a_file_defines_can_be_sent_to_whoever_ran_it(folder):
     (folder / "mine.py").write_text("class Model:\n    def __call__(self, prompt):\n        return prompt\n")
-    module = user_code.load("mine.py", ModelError)
+    module = user_code.load_file("mine.py", ModelError)
     sent = pickle.dumps(module.Model())
     code = (
         "import pickle, sys; from chop.core import user_code; from chop.core.errors import ModelError\n"
-        "user_code.load('mine.py', ModelError); print(type(pickle.load(sys.stdin.buffer)).__name__)"
+        "user_code.load_file('mine.py', ModelError); print(type(pickle.load(sys.stdin.buffer)).__name__)"
     )
     done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=True)
     assert done.stdout.strip() == b"Model"
@@ -193,8 +193,8 @@ def test_the_place_is_the_users_innermost_line():
     with pytest.raises(TypeError) as error:
         own()
     line = own.__code__.co_firstlineno + 1
-    assert user_code.place(error.value) == f"test_user_code.py, line {line}"
-    assert user_code.told(error.value).endswith(f") at test_user_code.py, line {line}")
-    assert user_code.place(ValueError("never raised")) == ""
+    assert user_code.error_location(error.value) == f"test_user_code.py, line {line}"
+    assert user_code.describe_error(error.value).endswith(f") at test_user_code.py, line {line}")
+    assert user_code.error_location(ValueError("never raised")) == ""
     verdict = Judge(load_task(str(TOY)))(Job("nonsense("))
     assert "line" not in verdict.reason, "chop's own lines are not shown"

@@ -9,7 +9,7 @@ import chop
 from chop.core.programs import EVOLVED, FOUND, best_found
 from chop.evolution.journal import Journal
 from chop.evolution.run import evolve
-from chop.storage.log import read_line
+from chop.storage.log import decode_line
 
 JOURNALS = Path(__file__).parents[2] / "docs" / "results" / "evolution"
 
@@ -41,7 +41,7 @@ def test_the_catalog_has_what_the_journal_ended_with(found, tmp_path):
 def test_no_line_of_a_journal_is_damaged():
     lines = [line for path in JOURNALS.rglob("journal.jsonl") for line in path.read_bytes().splitlines()]
     assert len(lines) > 1000
-    assert all(read_line(line) is not None for line in lines)
+    assert all(decode_line(line) is not None for line in lines)
 
 
 def test_the_best_of_the_runs_are_in_the_catalog():

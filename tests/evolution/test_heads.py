@@ -14,7 +14,7 @@ from chop.evolution.journal import FILE, Journal, comparable
 from chop.evolution.loop import PROPOSALS
 from chop.evolution.run import evolve
 from chop.evolution.tasks import load_task
-from chop.storage.log import line_of, read_line
+from chop.storage.log import decode_line, encode_line
 
 ASSETS = Path(__file__).parents[1] / "assets"
 TOY = str(ASSETS / "toy_task.py")
@@ -22,7 +22,7 @@ BUDGET = 1 + PROPOSALS
 
 
 def lines_of(folder):
-    return [read_line(line) for line in (folder / FILE).read_bytes().splitlines()]
+    return [decode_line(line) for line in (folder / FILE).read_bytes().splitlines()]
 
 
 def content(folder):
@@ -41,7 +41,7 @@ def begun(tmp_path_factory):
 def first_format(begun, tmp_path):
     """The same search under the head that version 0.1.0 gave it."""
     head = (ASSETS / "evolution_journal_1.jsonl").read_bytes().splitlines(keepends=True)[0]
-    (tmp_path / FILE).write_bytes(head + b"".join(map(line_of, lines_of(begun)[1:])))
+    (tmp_path / FILE).write_bytes(head + b"".join(map(encode_line, lines_of(begun)[1:])))
     return tmp_path
 
 
@@ -151,6 +151,6 @@ def test_another_version_continues_if_it_comes_to_the_same_errors(begun, tmp_pat
     assert found.head.version == "9.9.9"
     worse = lines_of(begun)
     worse[1]["errors"] = [1.1 * error for error in worse[1]["errors"]]
-    (tmp_path / FILE).write_bytes(b"".join(map(line_of, worse)))
+    (tmp_path / FILE).write_bytes(b"".join(map(encode_line, worse)))
     with pytest.raises(EvolutionError, match="and this one comes to other errors"):
         evolve(TOY, BUDGET, out=tmp_path)

@@ -21,7 +21,7 @@ from chop.evolution.loop import PROPOSALS, PRUNING
 from chop.evolution.moves import shorter
 from chop.evolution.run import evolve
 from chop.evolution.tasks import load_task
-from chop.storage.log import line_of, read_line
+from chop.storage.log import decode_line, encode_line
 
 ASSETS = Path(__file__).parents[1] / "assets"
 TOY = str(ASSETS / "toy_task.py")
@@ -128,7 +128,9 @@ def test_a_torn_line_is_mended(whole, tmp_path):
 
 def test_a_damaged_line_is_told_and_nothing_else_is_judged_again(whole, tmp_path, monkeypatch):
     lines = (whole.out / FILE).read_bytes().splitlines(keepends=True)
-    number = next(i for i, line in enumerate(lines) if i > 20 and read_line(line[:-1])["kind"] == "candidate")
+    number = next(
+        i for i, line in enumerate(lines) if i > 20 and decode_line(line[:-1])["kind"] == "candidate"
+    )
     lines[number] = lines[number].replace(b'"status"', b'"stotus"')
     (tmp_path / FILE).write_bytes(b"".join(lines))
     judged = []
@@ -180,9 +182,9 @@ def test_another_evolution_is_refused(whole, change, words):
 
 
 def test_a_journal_that_leads_elsewhere_is_refused(whole, tmp_path):
-    lines = [read_line(line) for line in (whole.out / FILE).read_bytes().splitlines()]
+    lines = [decode_line(line) for line in (whole.out / FILE).read_bytes().splitlines()]
     lines[5]["program"] = "flip | icon | finite"
-    (tmp_path / FILE).write_bytes(b"".join(map(line_of, lines)))
+    (tmp_path / FILE).write_bytes(b"".join(map(encode_line, lines)))
     with pytest.raises(EvolutionError, match="line 6: a candidate is stored"):
         evolve(TOY, BUDGET, out=tmp_path)
 
@@ -206,7 +208,7 @@ def test_journals_of_format_1_stay_readable(tmp_path):
     """The asset was written by the first version of the format and must be read by every later one."""
     shutil.copy(ASSETS / "evolution_journal_1.jsonl", tmp_path / FILE)
     with Journal(tmp_path, None) as journal:
-        assert read_line((tmp_path / FILE).read_bytes().splitlines()[0])["format"] == "chop-evolution-1"
+        assert decode_line((tmp_path / FILE).read_bytes().splitlines()[0])["format"] == "chop-evolution-1"
         done = [r for r in journal.records if r["kind"] == "candidate" and r["status"] == "done"]
         assert max(record["fitness"] for record in done) > 1.3
         assert journal.head.task == "toy"
@@ -216,7 +218,7 @@ def test_journals_of_format_1_stay_readable(tmp_path):
 def test_what_is_no_journal_is_said(tmp_path):
     with pytest.raises(EvolutionError, match="holds no evolution"):
         Journal(tmp_path, None)
-    (tmp_path / FILE).write_bytes(line_of({"format": f"{FORMAT}9"}))
+    (tmp_path / FILE).write_bytes(encode_line({"format": f"{FORMAT}9"}))
     with pytest.raises(EvolutionError, match="this version reads"):
         Journal(tmp_path, None)
     (tmp_path / FILE).write_bytes(b"hello\n")

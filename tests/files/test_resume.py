@@ -203,7 +203,7 @@ def test_a_run_that_ended_between_its_last_two_steps_is_done(removed, folder, mo
 
 def test_answers_that_another_file_stands_in_for_are_not_taken_for_delivered(folder, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("chop.storage.atomic.settle", lambda partial, path: 1 / 0)
+        patch.setattr("chop.storage.atomic.rename_durably", lambda partial, path: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             predict("q.h5", PROGRAM, plain_arithmetic, "a.h5", model_name="mine")
     Path("a.h5").write_text("somebody else's")

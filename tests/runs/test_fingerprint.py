@@ -120,7 +120,7 @@ def fingerprints(folder, text, name="mine.py"):
     code = (
         "import sys; from chop.core import user_code; from chop.core.errors import ModelError\n"
         "from chop.runs.fingerprint import of_callable\n"
-        "print('\\n'.join(map(of_callable, user_code.load(sys.argv[1], ModelError).found)))"
+        "print('\\n'.join(map(of_callable, user_code.load_file(sys.argv[1], ModelError).found)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder / name)], capture_output=True, text=True, check=True

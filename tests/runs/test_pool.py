@@ -13,7 +13,7 @@ import pytest
 import chop
 from chop.core.errors import ChopError
 from chop.files import FileError, predict
-from chop.runs.pool import EXECUTORS, Lost, Site, in_order, named
+from chop.runs.pool import EXECUTORS, Lost, Site, in_order, pool_named
 from pool_work import Broken, Kills, MakeWork
 from question_files import arrays, write_npz
 
@@ -46,7 +46,7 @@ class Shared:
 
     def __init__(self, name, folder):
         self.name, self.folder, self.here = name, folder, Path.cwd()
-        self.pool = named(name, OwnError)(Site(MakeWork(folder), 2, "the work", OwnError, seconds=3.0))
+        self.pool = pool_named(name, OwnError)(Site(MakeWork(folder), 2, "the work", OwnError, seconds=3.0))
         self.run = self.pool.run
 
 
@@ -127,7 +127,7 @@ def test_work_that_cannot_be_made_is_a_sentence(name, request):
     if name == "ray":
         request.getfixturevalue("ray")
     with (
-        named(name, OwnError)(Site(Broken(), 1, "the work", OwnError)) as workers,
+        pool_named(name, OwnError)(Site(Broken(), 1, "the work", OwnError)) as workers,
         pytest.raises(OwnError, match="cannot load the work: there is no model here"),
     ):
         list(workers.run([1]))
@@ -137,12 +137,12 @@ def test_work_that_cannot_be_made_is_a_sentence(name, request):
 def test_work_that_cannot_be_sent_is_a_sentence(name):
     pytest.importorskip("ray", reason="Ray is not installed: the ray executor was NOT tested here")
     with pytest.raises(OwnError, match="the work cannot be sent to worker processes"):
-        named(name, OwnError)(Site(lambda: None, 1, "the work", OwnError))
+        pool_named(name, OwnError)(Site(lambda: None, 1, "the work", OwnError))
 
 
 def test_an_error_that_cannot_be_sent_is_told(tmp_path):
     with (
-        named("processes", OwnError)(Site(MakeWork(tmp_path), 1, "the work", OwnError)) as workers,
+        pool_named("processes", OwnError)(Site(MakeWork(tmp_path), 1, "the work", OwnError)) as workers,
         pytest.raises(RuntimeError, match="Unpicklable"),
     ):
         list(workers.run(["fail"]))
@@ -150,7 +150,7 @@ def test_an_error_that_cannot_be_sent_is_told(tmp_path):
 
 def test_an_executor_that_does_not_exist():
     with pytest.raises(OwnError, match="executor must be one of processes, inline, ray, not 'magic'"):
-        named("magic", OwnError)
+        pool_named("magic", OwnError)
 
 
 def test_outcomes_are_put_in_order():

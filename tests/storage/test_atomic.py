@@ -12,16 +12,16 @@ import pytest
 import chop
 from chop.core.errors import ChopError
 from chop.files import FileError
-from chop.storage.atomic import NewHdf5, make_folder, refuse, whole, write_bytes, write_text
+from chop.storage.atomic import NewHdf5, atomic_path, check_writable, make_folder, write_bytes, write_text
 
 
 def test_what_is_written_appears_at_the_end(tmp_path):
     path = tmp_path / "a.txt"
-    with whole(path, FileError) as partial:
+    with atomic_path(path, FileError) as partial:
         partial.write_text("new")
         assert not path.exists()
     assert path.read_text() == "new"
-    with whole(path, FileError, overwrite=True) as partial:
+    with atomic_path(path, FileError, overwrite=True) as partial:
         partial.write_text("newer")
         assert path.read_text() == "new"
     assert path.read_text() == "newer"
@@ -44,7 +44,7 @@ def test_one_line_writes_a_file_and_its_folder(tmp_path):
 
 
 def test_a_name_of_ones_own_is_written_under(tmp_path):
-    with whole(tmp_path / "a.txt", FileError, partial=tmp_path / "half") as partial:
+    with atomic_path(tmp_path / "a.txt", FileError, partial=tmp_path / "half") as partial:
         assert partial == tmp_path / "half"
         partial.write_text("new")
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
@@ -108,7 +108,7 @@ def test_going_around_the_writer_is_seen():
 
 
 def interrupted(path):
-    with whole(path, FileError, overwrite=True) as partial:
+    with atomic_path(path, FileError, overwrite=True) as partial:
         partial.write_text("new")
         raise KeyboardInterrupt
 
@@ -127,7 +127,7 @@ def test_the_error_is_of_the_kind_asked_for(tmp_path):
         pass
 
     with pytest.raises(OwnError, match="is a folder"):
-        refuse(tmp_path, OwnError)
+        check_writable(tmp_path, OwnError)
 
 
 def test_hdf5_written_through_it_is_hdf5(tmp_path):

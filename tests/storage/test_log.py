@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from chop.core.errors import ChopError
-from chop.storage.log import Lines
+from chop.storage.log import AppendLog
 
 HOLD = (
     "import sys, time; from pathlib import Path\n"
@@ -37,19 +37,19 @@ def holder(tmp_path):
 
 def test_a_second_writer_is_told_and_a_reader_is_not(holder, tmp_path):
     with pytest.raises(ChopError, match=BUSY):
-        Lines(tmp_path / "a.jsonl", ChopError)
-    assert Lines(tmp_path / "a.jsonl", ChopError, writing=False).contents == [{"a": 1}]
+        AppendLog(tmp_path / "a.jsonl", ChopError)
+    assert AppendLog(tmp_path / "a.jsonl", ChopError, writing=False).contents == [{"a": 1}]
     (tmp_path / "link.jsonl").symlink_to("a.jsonl")
     with pytest.raises(ChopError, match=BUSY):
-        Lines(tmp_path / "link.jsonl", ChopError)
-    Lines(tmp_path / "b.jsonl", ChopError).close()
-    Lines(tmp_path / "other" / "a.jsonl", ChopError).close()
+        AppendLog(tmp_path / "link.jsonl", ChopError)
+    AppendLog(tmp_path / "b.jsonl", ChopError).close()
+    AppendLog(tmp_path / "other" / "a.jsonl", ChopError).close()
 
 
 def test_a_lock_ends_with_its_process_however_that_ends(holder, tmp_path):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    lines = Lines(tmp_path / "a.jsonl", ChopError)
+    lines = AppendLog(tmp_path / "a.jsonl", ChopError)
     lines.append([{"a": 2}])
     lines.close()
     assert names(tmp_path) == ["a.jsonl"], "what the killed process left is gone too"
@@ -58,9 +58,9 @@ def test_a_lock_ends_with_its_process_however_that_ends(holder, tmp_path):
 def test_nothing_but_the_file_is_left(tmp_path):
     path = tmp_path / "a.jsonl"
     for _ in range(2):
-        lines = Lines(path, ChopError)
+        lines = AppendLog(path, ChopError)
         with pytest.raises(ChopError, match=BUSY):
-            Lines(path, ChopError)
+            AppendLog(path, ChopError)
         assert all(name.startswith(".") for name in names(tmp_path) if name != "a.jsonl")
         lines.close()
         lines.close()
@@ -82,14 +82,14 @@ def test_many_processes_that_come_and_go_never_write_at_once(tmp_path):
     )
     both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(3)]
     assert [process.wait() for process in both] == [0, 0, 0]
-    assert len(Lines(tmp_path / "a.jsonl", ChopError, writing=False).contents) == 180
+    assert len(AppendLog(tmp_path / "a.jsonl", ChopError, writing=False).contents) == 180
     assert names(tmp_path) == ["a.jsonl"]
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ChopError, match=r"a\.jsonl: "):
-        Lines(tmp_path / "file" / "a.jsonl", ChopError)
+        AppendLog(tmp_path / "file" / "a.jsonl", ChopError)
 
 
 def test_no_module_of_one_system_alone_is_needed():

@@ -16,7 +16,7 @@ from chop.evolution.language import TRANSCRIPT, _spent
 from chop.evolution.records import verdict_of
 from chop.evolution.report import write
 from chop.evolution.run import evolve
-from chop.storage.log import line_of, read_line
+from chop.storage.log import decode_line, encode_line
 
 TOY = str(Path(__file__).parents[1] / "assets" / "toy_task.py")
 DEEP = "[" * 10_000 + "]" * 10_000
@@ -34,7 +34,7 @@ def evolved(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lines(evolved):
-    return [read_line(line) for line in (evolved.out / FILE).read_bytes().splitlines()]
+    return [decode_line(line) for line in (evolved.out / FILE).read_bytes().splitlines()]
 
 
 ODD = [
@@ -68,11 +68,11 @@ def test_every_value_of_a_journal_may_be_odd(lines, tmp_path):
         for name in lines[number]:
             for value in ODD:
                 odd = [*lines[:number], {**lines[number], name: value}, *lines[number + 1 :]]
-                (tmp_path / FILE).write_bytes(b"".join(map(line_of, odd)))
+                (tmp_path / FILE).write_bytes(b"".join(map(encode_line, odd)))
                 words = said(EvolutionError, lambda: Journal(tmp_path, None).close())
                 assert words is None or "use another folder" in words or "this version reads" in words
             missing = {key: value for key, value in lines[number].items() if key != name}
-            (tmp_path / FILE).write_bytes(b"".join(map(line_of, [*lines[:number], missing])))
+            (tmp_path / FILE).write_bytes(b"".join(map(encode_line, [*lines[:number], missing])))
             if name not in ("stream", "data", "model"):
                 with pytest.raises(EvolutionError):
                     Journal(tmp_path, None)
@@ -87,7 +87,7 @@ def test_every_value_of_a_journal_may_be_odd(lines, tmp_path):
     ],
 )  # fmt: skip
 def test_a_line_that_is_no_record_is_said_with_its_number(lines, tmp_path, line):
-    good = b"".join(map(line_of, lines[:3]))
+    good = b"".join(map(encode_line, lines[:3]))
     (tmp_path / FILE).write_bytes(good + raw(line))
     assert "use another folder" in (told(tmp_path) or "")
     if "head" not in line:
@@ -98,7 +98,7 @@ def test_a_line_that_is_no_record_is_said_with_its_number(lines, tmp_path, line)
 def test_a_line_that_is_no_json_is_a_damaged_line(lines, tmp_path, line):
     data = line.encode("utf-8", "surrogatepass")
     bad = b"%08x %b\n" % (zlib.crc32(data), data)
-    (tmp_path / FILE).write_bytes(b"".join(map(line_of, lines[:3])) + bad)
+    (tmp_path / FILE).write_bytes(b"".join(map(encode_line, lines[:3])) + bad)
     with Journal(tmp_path, None) as journal:
         assert journal.damaged == 1
     assert told(tmp_path) is None, "it is judged again"
@@ -109,7 +109,7 @@ def test_numbers_of_errors_must_agree(lines, tmp_path):
         for change in (lambda e: e[:-3], lambda e: [*e, 1.0], lambda e: []):
             odd = [dict(line) for line in lines]
             odd[number] |= {"errors": change(odd[number]["errors"]), "status": "done"}
-            (tmp_path / FILE).write_bytes(b"".join(map(line_of, odd)))
+            (tmp_path / FILE).write_bytes(b"".join(map(encode_line, odd)))
             told(tmp_path)  # taken or refused, but never a traceback
 
 
@@ -117,7 +117,7 @@ def test_a_report_on_an_odd_journal_is_a_sentence(evolved, lines, tmp_path):
     from dataclasses import replace
 
     odd = [*lines[:-1], {**lines[-1], "ratings": {"1": "high"}}]
-    (tmp_path / FILE).write_bytes(b"".join(map(line_of, odd)))
+    (tmp_path / FILE).write_bytes(b"".join(map(encode_line, odd)))
     with pytest.raises(EvolutionError, match="is no race: it has an odd ratings"):
         write(replace(evolved, out=tmp_path))
 
@@ -133,10 +133,10 @@ def test_a_verdict_is_read_from_a_candidate_only(lines):
 def test_a_transcript_with_odd_tokens_is_a_sentence(tmp_path, value):
     path = tmp_path / TRANSCRIPT
     text = json.dumps({"tokens": value}).replace("Infinity", "1e400")
-    path.write_bytes(line_of({"tokens": 100}) + raw(DEEP) + raw(text))
+    path.write_bytes(encode_line({"tokens": 100}) + raw(DEEP) + raw(text))
     with pytest.raises(EvolutionError, match="line 3 is no answer: it has an odd tokens"):
         _spent(path)
-    path.write_bytes(line_of({"tokens": 100}) + raw(DEEP) + line_of({"tokens": 11}))
+    path.write_bytes(encode_line({"tokens": 100}) + raw(DEEP) + encode_line({"tokens": 11}))
     assert _spent(path) == 111, "a damaged line says nothing"
 
 
@@ -159,23 +159,23 @@ AIR = [
 @pytest.mark.parametrize(("kind", "good"), [(Store, BENCH), (AirStore, AIR)], ids=["bench", "air"])
 def test_every_value_of_a_benchmark_may_be_odd(kind, good, tmp_path):
     path = tmp_path / "cases.jsonl"
-    path.write_bytes(b"".join(map(line_of, good)))
+    path.write_bytes(b"".join(map(encode_line, good)))
     assert kind(tmp_path).damaged == 0
     for number, record in enumerate(good):
         for name in record:
             for value in ODD:
                 odd = [*good[:number], {**record, name: value}, *good[number + 1 :]]
-                path.write_bytes(b"".join(map(line_of, odd)))
+                path.write_bytes(b"".join(map(encode_line, odd)))
                 words = said(BenchError, lambda: kind(tmp_path))
                 assert words is None or "use another folder" in words or "of format" in words
-    path.write_bytes(b"".join(map(line_of, good[:1])) + raw(DEEP) + raw("[]"))
+    path.write_bytes(b"".join(map(encode_line, good[:1])) + raw(DEEP) + raw("[]"))
     with pytest.raises(BenchError, match=r"cases\.jsonl, line 3 is no result: it has no object"):
         kind(tmp_path)
 
 
 def test_a_case_outside_its_batch_or_with_another_curve_is_said(tmp_path):
     for odd in ({**CASE, "index": 2, "curve": [1.0, 1.0]}, {**CASE, "index": 1, "curve": [1.0]}):
-        (tmp_path / "cases.jsonl").write_bytes(b"".join(map(line_of, [*BENCH[:3], odd])))
+        (tmp_path / "cases.jsonl").write_bytes(b"".join(map(encode_line, [*BENCH[:3], odd])))
         with pytest.raises(BenchError, match="line 4 is no result: it does not fit the others"):
             Store(tmp_path)
 
@@ -194,5 +194,5 @@ def test_any_change_of_a_line_is_taken_or_said(lines, tmp_path_factory, data):
     number = data.draw(st.integers(0, len(lines) - 1))
     name = data.draw(st.sampled_from(sorted(lines[number])))
     odd = [*lines[:number], {**lines[number], name: data.draw(plain)}, *lines[number + 1 :]]
-    (folder / FILE).write_bytes(b"".join(map(line_of, odd)))
+    (folder / FILE).write_bytes(b"".join(map(encode_line, odd)))
     told(folder)

@@ -26,7 +26,7 @@ import torch
 
 import chop
 from chop.core.errors import ChopError
-from chop.storage.log import line_of, read_line
+from chop.storage.log import decode_line, encode_line
 
 MEMORY = 2 * 2**30
 """Bytes of address space that reading may take beyond what the libraries have when they are loaded."""
@@ -160,13 +160,13 @@ def journal_seeds(folder):
     case = {**told, "condition": "a", "batch": [0, 2], "index": 0, "error": 0.5, "curve": [0.5, None]}
     head = {"format": "chop-bench-1", "version": "0", "seed": 0}
     lines = [head, {"model": "mfc", "sha256": "00", "file": "f"}, case, {**case, "index": 1}]
-    (folder / "cases.jsonl").write_bytes(b"".join(map(line_of, lines)))
+    (folder / "cases.jsonl").write_bytes(b"".join(map(encode_line, lines)))
     head = {"format": "chop-bench-air-1", "version": "0", "seed": 0, "year": 2020}
     errors = {name: [0.1, None] for name in POLLUTANTS}
     row = {**told, **errors, "direction": "a", "selection": "b", "lead": 1, "hours": [1, 2]}
     used = {"used": "network", "region": "a", "sha256": "00", "name": "n"}
     lines = [head, used, {"asked": "a", "every": 1, "hours": [1, 2]}, row]
-    (folder / "air.jsonl").write_bytes(b"".join(map(line_of, lines)))
+    (folder / "air.jsonl").write_bytes(b"".join(map(encode_line, lines)))
 
 
 # What is read of a file; a result or a ChopError, anything else is wrong.
@@ -425,7 +425,7 @@ def changed_weights(path, draw):
 
 
 def changed_journal(path, draw):
-    lines = [read_line(line) for line in path.read_bytes().splitlines()]
+    lines = [decode_line(line) for line in path.read_bytes().splitlines()]
     for _ in range(draw.choice((1, 1, 3))):
         number = draw.choice([0, draw.randrange(len(lines))])
         record = lines[number]

@@ -16,7 +16,7 @@ from chop.core.model import FrozenModel
 from chop.core.programs import programs
 from chop.core.prompt import Prompt
 from chop.core.running import Result
-from chop.storage.atomic import whole
+from chop.storage.atomic import atomic_path
 
 if TYPE_CHECKING:
     from chop.problems.case import Case
@@ -169,5 +169,5 @@ def picture(demo: Demo, path: Path, title: str) -> None:
     )
     axes[3].legend()
     figure.suptitle(title)
-    with whole(path, ChopError, overwrite=True) as partial:
+    with atomic_path(path, ChopError, overwrite=True) as partial:
         figure.savefig(partial, dpi=130, format="png")

@@ -16,7 +16,7 @@ from chop.core.errors import BenchError
 from chop.core.text import parse
 from chop.icon.stations.config import StationConfig
 from chop.icon.weights import bundled, find, provenance
-from chop.runs.progress import told
+from chop.runs.progress import with_progress
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _work(
     workers = bench.workers or os.cpu_count() or 1
     finished = EXECUTORS[bench.executor](jobs, setting, workers, evaluate)
     total = sum(job.cost for job in jobs)
-    for _, records in told(finished, total, _name, say, bar):
+    for _, records in with_progress(finished, total, _name, say, bar):
         store.append(records)
 
 

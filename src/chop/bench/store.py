@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from chop.core.errors import BenchError
-from chop.storage.log import KeepsLines, Lines
-from chop.storage.schema import Shape, list_of, number, optional, present, text, whole, wrong
+from chop.storage.log import AppendLog, OwnsLog
+from chop.storage.schema import Shape, integer, list_of, mismatch, number, optional, present_part, text
 
 FORMAT = "chop-bench-1"
 FILE = "cases.jsonl"
@@ -24,8 +24,8 @@ Key = tuple[str, str, int, int]
 
 _MODEL: Shape = {"model": text, "sha256": text, "file": text}
 _CASE: Shape = {
-    "condition": text, "method": text, "batch": list_of(whole, 2), "index": whole, "error": optional(number),
-    "calls": whole, "ms": number,
+    "condition": text, "method": text, "batch": list_of(integer, 2), "index": integer,
+    "error": optional(number), "calls": integer, "ms": number,
 }  # fmt: skip
 
 
@@ -34,12 +34,12 @@ _MAYBE: Shape = {"curve": list_of(optional(number)), "in_context": optional(numb
 
 def _shape(content: Any) -> Shape:
     model = isinstance(content, dict) and "model" in content
-    return _MODEL if model else {**_CASE, **present(content, _MAYBE)}
+    return _MODEL if model else {**_CASE, **present_part(content, _MAYBE)}
 
 
 def fitting(content: Any, shape: Shape, what: str) -> None:
     """Say what is the matter with a line that has not the shape it should have."""
-    problem = wrong(content, shape)
+    problem = mismatch(content, shape)
     if problem:
         raise BenchError(f"{what}: it has {problem}; use another folder")
 
@@ -52,7 +52,7 @@ class About:
     seed: int
 
 
-class Store(KeepsLines):
+class Store(OwnsLog):
     """The cases of one folder. ``about`` creates the folder or must fit it; None takes it as it is."""
 
     def __init__(self, folder: str | Path, about: About | None = None) -> None:
@@ -65,7 +65,7 @@ class Store(KeepsLines):
         self._steps: dict[tuple[str, str], int] = {}
         if about is None and not self.path.exists():
             raise BenchError(f"{self.folder} holds no benchmark ({FILE} is missing)")
-        self._lines = Lines(self.path, BenchError, writing=about is not None)
+        self._lines = AppendLog(self.path, BenchError, writing=about is not None)
         try:
             self.about = self._load(about)
         except BenchError:
@@ -83,7 +83,7 @@ class Store(KeepsLines):
             raise BenchError(f"{self.path} does not begin like a benchmark; use another folder")
         if head["format"] != FORMAT:
             raise BenchError(f"{self.folder} holds a benchmark of format {head['format']!r}, not {FORMAT!r}")
-        fitting(head, {"version": text, "seed": whole}, f"{self.path} does not begin like a benchmark")
+        fitting(head, {"version": text, "seed": integer}, f"{self.path} does not begin like a benchmark")
         found = About(head["version"], head["seed"])
         if wanted is not None and found != wanted:
             raise BenchError(

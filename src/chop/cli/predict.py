@@ -97,12 +97,12 @@ def predict(
     from chop.files.kept import folder_for
     from chop.files.predicting import predict as answer
     from chop.files.questions import QuestionFile
-    from chop.storage.atomic import refuse
+    from chop.storage.atomic import check_writable
     from chop.storage.json_text import readable
 
     check_suffix(out)
     if not folder_for(out).exists():
-        refuse(out, FileError, force)
+        check_writable(out, FileError, force)
     chosen = choose_program(program)
     begun = time.monotonic()
     answered = 0
@@ -192,12 +192,12 @@ def explain(
     from chop.files.choosing import choose_program
     from chop.pictures.account import program_account, program_text, trace_account
     from chop.pictures.saving import PROGRAM_FORMS, TRACE_FORMS, form_of, write
-    from chop.storage.atomic import refuse
+    from chop.storage.atomic import check_writable
 
     chosen = choose_program(program)
     forms: Mapping[str, Callable[..., bytes]] = PROGRAM_FORMS if questions is None else TRACE_FORMS
     if out is not None:
-        refuse(out, FileError, force)
+        check_writable(out, FileError, force)
         form_of(out, forms, FileError)
     what: tuple[Any, ...]
     if questions is None:

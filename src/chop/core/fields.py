@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from chop.core.errors import PromptError
-from chop.core.words import field_facts, shown
+from chop.core.words import field_facts, representation
 
 _T = TypeVar("_T")
 
@@ -48,7 +48,7 @@ def assumed_axes(grids: Sequence[Tensor]) -> tuple[Axis, ...]:
     k = grids[0].shape[-1]
     if k > 1:
         return tuple(Axis(f"x{i}", stated=False) for i in range(k))
-    closed = all(covers_period(lean(grid)[..., 0], 1.0) for grid in grids)
+    closed = all(covers_period(without_repeats(grid)[..., 0], 1.0) for grid in grids)
     return (Axis("x", 1.0 if closed else None, stated=False),)
 
 
@@ -122,7 +122,7 @@ class Field:
         return torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask
 
     def __repr__(self) -> str:
-        return shown("Field", field_facts(self))
+        return representation("Field", field_facts(self))
 
     def with_values(self, values: Tensor) -> Field:
         """The same points with other values (unchecked: an operator may make bad ones)."""
@@ -155,7 +155,7 @@ class Graph:
         object.__setattr__(self, "edges", edges)
 
     def __repr__(self) -> str:
-        return shown("Graph", {"points": str(self.size), "edges": str(self.edges.shape[1])})
+        return representation("Graph", {"points": str(self.size), "edges": str(self.edges.shape[1])})
 
     @cached_property
     def _neighbours(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -238,7 +238,7 @@ def as_tensor(value: Any, name: str) -> Tensor:
         raise PromptError(f"{name} cannot be read as a tensor: {error}") from None
 
 
-def lean(tensor: Tensor) -> Tensor:
+def without_repeats(tensor: Tensor) -> Tensor:
     """Leading axes that only repeat themselves (stride 0) cut down to length 1.
 
     Coordinates shared by a batch are expanded views; work on them need not be repeated.
@@ -251,7 +251,7 @@ def lean(tensor: Tensor) -> Tensor:
 
 def take_examples(tensor: Tensor, index: Tensor) -> Tensor:
     """Some examples of ``(..., D, n, c)``, by their numbers; what they or the batch share stays so."""
-    once = lean(tensor)
+    once = without_repeats(tensor)
     taken = once if once.shape[-3] == 1 else once.index_select(-3, index)
     return taken.expand(*tensor.shape[:-3], len(index), *tensor.shape[-2:])
 

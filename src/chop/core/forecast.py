@@ -14,7 +14,7 @@ from chop.core.model import FrozenModel
 from chop.core.program import Program
 from chop.core.prompt import Prompt
 from chop.core.text import program_of
-from chop.core.words import rollout_facts, shown
+from chop.core.words import representation, rollout_facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Rollout:
     """Model evaluations for each query, all steps together."""
 
     def __repr__(self) -> str:
-        return shown("Rollout", rollout_facts(self))
+        return representation("Rollout", rollout_facts(self))
 
     def _repr_html_(self) -> str:
         from chop.pictures.notebook import rollout_html

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from chop.core.prompt import lean
+from chop.core.prompt import without_repeats
 
 _FEW_DISTANCES = 2**18
 """Distances of two grids up to which computing all of them is faster than a tree."""
@@ -21,8 +21,8 @@ def nearest_index(source: Tensor, target: Tensor) -> Tensor | None:
     """
     batch = torch.broadcast_shapes(source.shape[:-2], target.shape[:-2])
     n, m = source.shape[-2], target.shape[-2]
-    source = lean(source.expand(*batch, *source.shape[-2:]))
-    target = lean(target.expand(*batch, *target.shape[-2:]))
+    source = without_repeats(source.expand(*batch, *source.shape[-2:]))
+    target = without_repeats(target.expand(*batch, *target.shape[-2:]))
     same = None
     if n == m:
         same = (source == target).all(dim=-1).all(dim=-1)
@@ -46,9 +46,9 @@ def resample(values: Tensor, index: Tensor | None) -> Tensor:
 
 def same_grid(*grids: Tensor) -> bool:
     """Whether all grids ``(..., n, k)`` coincide, for every element of the batch."""
-    first = lean(grids[0])
+    first = without_repeats(grids[0])
     return all(
-        grid.shape[-2:] == first.shape[-2:] and bool((lean(grid) == _aligned(first, grid)).all())
+        grid.shape[-2:] == first.shape[-2:] and bool((without_repeats(grid) == _aligned(first, grid)).all())
         for grid in grids[1:]
     )
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from chop.core.errors import ChopError, ModelError
 from chop.core.prompt import Origin, Prompt, stack
-from chop.core.user_code import told
+from chop.core.user_code import describe_error
 
 MAX_BYTES = 64 * 2**20
 """Prompt data handed to a model in one call, at most. Activations are a multiple of it."""
@@ -342,7 +342,7 @@ def _guarded(function: Callable[[Any], Any], argument: Any, prompt: Prompt) -> A
     except Exception as error:
         raise ModelError(
             f"the model failed on prompts of batch {tuple(prompt.batch)} with {prompt.examples} examples "
-            f"{told(error)}"
+            f"{describe_error(error)}"
         ) from error
 
 

@@ -24,7 +24,7 @@ from chop.core.prompt import Prompt
 from chop.core.running import Result, run
 from chop.core.tasks import Answer, Call, Fit, HeldOut, Split, Steps, Task
 from chop.core.trace import StageKind
-from chop.core.words import outcome_facts, shown, text_of
+from chop.core.words import outcome_facts, representation, text_of
 
 Notes = Mapping[str, Tensor | str]
 """What the trace shows of a stage; tensors lead with the axes of the prompt's batch."""
@@ -43,7 +43,7 @@ class Outcome:
     notes: Notes = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return shown("Outcome", outcome_facts(self.values, self.held_out, self.notes))
+        return representation("Outcome", outcome_facts(self.values, self.held_out, self.notes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Frame:
     notes: Notes = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return shown("Frame", {"prompt": repr(self.prompt), "notes": ", ".join(self.notes)})
+        return representation("Frame", {"prompt": repr(self.prompt), "notes": ", ".join(self.notes)})
 
 
 @dataclass(frozen=True)

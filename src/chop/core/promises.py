@@ -11,7 +11,7 @@ from torch import Tensor
 from chop.core.errors import ChopError, ProgramError
 from chop.core.parameters import Operator
 from chop.core.prompt import Prompt
-from chop.core.user_code import told
+from chop.core.user_code import describe_error
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def named_in_failures(operator: Operator) -> Iterator[None]:
     except Exception as error:
         if type(operator).__module__.partition(".")[0] == "chop":
             raise
-        raise ProgramError(f"{operator} failed {told(error)}") from error
+        raise ProgramError(f"{operator} failed {describe_error(error)}") from error
 
 
 def promised(operator: Operator, what: str, found: Any, kind: type[Any]) -> None:

@@ -23,13 +23,13 @@ from chop.core.fields import (
     assumed_axes,
     broadcasts,
     holds_integers,
-    lean,
     refuse_two_readings,
     shape_text,
     take_examples,
     unchecked,
+    without_repeats,
 )
-from chop.core.words import prompt_facts, shown
+from chop.core.words import prompt_facts, representation
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Origin:
     kept: Tensor
 
     def __repr__(self) -> str:
-        return shown("Origin", {"examples": str(self.kept.shape[-1]), "of": repr(self.parent)})
+        return representation("Origin", {"examples": str(self.kept.shape[-1]), "of": repr(self.parent)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class Prompt:
         return "x with period 1, as the grid shows" if axes[0].period else "x without a period"
 
     def __repr__(self) -> str:
-        return shown("Prompt", prompt_facts(self))
+        return representation("Prompt", prompt_facts(self))
 
     def _repr_html_(self) -> str:
         from chop.pictures.notebook import prompt_html
@@ -388,10 +388,10 @@ def _check_finite(prompt: Prompt) -> None:
         "inputs.values": prompt.inputs.values,
         "outputs.values": prompt.outputs.values,
         "query.values": prompt.query.values,
-        "inputs.coords": lean(prompt.inputs.coords),
-        "outputs.coords": lean(prompt.outputs.coords),
-        "query.coords": lean(prompt.query.coords),
-        "at": lean(prompt.at),
+        "inputs.coords": without_repeats(prompt.inputs.coords),
+        "outputs.coords": without_repeats(prompt.outputs.coords),
+        "query.coords": without_repeats(prompt.query.coords),
+        "at": without_repeats(prompt.at),
     }
     for name, tensor in parts.items():
         bad = ~torch.isfinite(tensor)
@@ -402,4 +402,4 @@ def _check_finite(prompt: Prompt) -> None:
             )
 
 
-__all__ = ["Axis", "Field", "Graph", "Origin", "Prompt", "lean", "stack"]
+__all__ = ["Axis", "Field", "Graph", "Origin", "Prompt", "stack", "without_repeats"]

@@ -15,7 +15,7 @@ from chop.core.tasks import Answer, HeldOut, Task, schedule
 from chop.core.trace import Trace
 from chop.core.trace_builder import Stages
 from chop.core.units import binary_unit, in_units
-from chop.core.words import cost_facts, outcome_facts, shown
+from chop.core.words import cost_facts, outcome_facts, representation
 
 if TYPE_CHECKING:
     from chop.core.program import Outcome, Program
@@ -40,7 +40,7 @@ class Result:
     trace: Trace | None
 
     def __repr__(self) -> str:
-        return shown("Result", {**outcome_facts(self.values, self.held_out, {}), **cost_facts(self)})
+        return representation("Result", {**outcome_facts(self.values, self.held_out, {}), **cost_facts(self)})
 
     def _repr_html_(self) -> str:
         from chop.pictures.notebook import result_html

@@ -12,7 +12,17 @@ from torch import Tensor
 
 from chop.core.errors import ChopError
 from chop.core.prompt import Prompt
-from chop.core.words import asked, axes_of, cost, cost_facts, number, outcome_facts, shown, span, text_of
+from chop.core.words import (
+    axes_of,
+    cost,
+    cost_facts,
+    number,
+    outcome_facts,
+    representation,
+    sizes_of,
+    span,
+    text_of,
+)
 
 StageKind = Literal["leaf", "transform", "projection", "validator", "mixture", "held_out"]
 Moment = Literal["enter", "leave", "answer", "again"]
@@ -48,7 +58,9 @@ class Stage:
     """The round (from 1) in which the model was called here."""
 
     def __repr__(self) -> str:
-        return shown(f"Stage {self.kind} {self.title}", outcome_facts(self.values, self.held_out, self.notes))
+        return representation(
+            f"Stage {self.kind} {self.title}", outcome_facts(self.values, self.held_out, self.notes)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +86,7 @@ class Trace:
     rejected: Tensor | None = None
 
     def __repr__(self) -> str:
-        return shown(
+        return representation(
             "Trace", {"program": text_of(self.program), "queries": str(self.queries), **cost_facts(self)}
         )
 
@@ -136,7 +148,7 @@ class Trace:
         which = f"; query {query} of 0 to {self.queries - 1}" if self.queries > 1 else ""
         lines = [
             f"program  {self.program}",
-            f"prompt   {asked(self.prompt)}{which}",
+            f"prompt   {sizes_of(self.prompt)}{which}",
             f"axes     {axes_of(self.prompt)}",
             "",
         ]

@@ -32,7 +32,7 @@ from chop.core.errors import ChopError
 _run_before: dict[str, tuple[bytes, ModuleType]] = {}
 
 
-def load(path: str | Path, error: type[ChopError]) -> ModuleType:
+def load_file(path: str | Path, error: type[ChopError]) -> ModuleType:
     """The module a file makes; it is run again only if it has changed since.
 
     Only give a file you trust. Whatever it raises becomes ``error``, one sentence with its file and line.
@@ -62,7 +62,7 @@ def load(path: str | Path, error: type[ChopError]) -> ModuleType:
     except BaseException as problem:
         del sys.modules[name]
         if isinstance(problem, Exception | SystemExit):
-            raise error(f"{path} failed when it was run {told(problem)}") from problem
+            raise error(f"{path} failed when it was run {describe_error(problem)}") from problem
         raise
     _run_before[name] = (source, module)
     return module
@@ -137,7 +137,7 @@ def _beside_it(folder: str) -> Iterator[None]:
 _FINDERS = (_Siblings(first=True), _Siblings(first=False))
 
 
-def place(error: BaseException) -> str:
+def error_location(error: BaseException) -> str:
     """Where a user's own code raised an error, such as "mine.py, line 12"; empty where none took part."""
     if isinstance(error, SyntaxError) and error.filename and _users(error.filename):
         return f"{Path(error.filename).name}, line {error.lineno}"
@@ -149,9 +149,9 @@ def place(error: BaseException) -> str:
     return lines[-1] if lines else ""
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error of a user's own code, to end a sentence with: (what it is: what it says) at file, line."""
-    where = place(error)
+    where = error_location(error)
     return f"({_said(error)}) at {where}" if where else f"({_said(error)})"
 
 
@@ -183,4 +183,4 @@ def _installed_roots() -> tuple[Path, ...]:
 
 _HOME = str(Path(__file__).parents[1])
 
-__all__ = ["installed", "load", "place", "told"]
+__all__ = ["describe_error", "error_location", "installed", "load_file"]

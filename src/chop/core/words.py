@@ -72,7 +72,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def asked(prompt: Prompt) -> str:
+def sizes_of(prompt: Prompt) -> str:
     """From what to what: examples, points and channels."""
     inputs, outputs = prompt.inputs, prompt.outputs
     return (
@@ -97,7 +97,7 @@ def text_of(program: object) -> str:
 # Facts are short words under short names. An interpreter shows them in one line, a notebook as a list.
 
 
-def shown(kind: str, facts: Facts) -> str:
+def representation(kind: str, facts: Facts) -> str:
     """Facts in one line, as a representation."""
     return f"<{kind}: {'; '.join(f'{name} {said}' for name, said in facts.items())}>"
 
@@ -112,7 +112,7 @@ def prompt_facts(prompt: Prompt) -> Facts:
     """What a prompt asks."""
     parts = {name: getattr(prompt, name).values for name in ("inputs", "outputs", "query")}
     return {
-        "shows": asked(prompt),
+        "shows": sizes_of(prompt),
         **({"batch": str(tuple(prompt.batch))} if prompt.batch else {}),
         "axes": axes_of(prompt),
         "dtype": _kind(prompt.query.values),

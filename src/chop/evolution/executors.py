@@ -13,7 +13,7 @@ from chop.core.errors import EvolutionError
 from chop.evolution.judging import Job, Judge, Verdict
 from chop.evolution.task import Limits, Task
 from chop.evolution.tasks import load_task
-from chop.runs.pool import EXECUTORS, Lost, Pool, Site, named
+from chop.runs.pool import EXECUTORS, Lost, Pool, Site, pool_named
 
 Source = str | Task
 """Where a task comes from: its name or file, which workers load themselves, or the task itself."""
@@ -44,7 +44,7 @@ class Executor:
     def __init__(self, name: str, source: Source, workers: int, limits: Limits) -> None:
         make = _MakeJudge(source, warm=name != "inline")
         site = Site(make, workers, "the task", EvolutionError, limits.seconds, limits.memory)
-        self.pool: Pool = named(name, EvolutionError)(site)
+        self.pool: Pool = pool_named(name, EvolutionError)(site)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Verdict]:
         """The verdicts, in the order of the jobs."""
@@ -64,7 +64,7 @@ def _verdict(outcome: Verdict | Lost) -> Verdict:
 
 def executor_named(name: str) -> Callable[[Source, int, Limits], Executor]:
     """An executor by name."""
-    named(name, EvolutionError)  # said before anything is loaded
+    pool_named(name, EvolutionError)  # said before anything is loaded
     return lambda source, workers, limits: Executor(name, source, workers, limits)
 
 

@@ -10,15 +10,26 @@ from typing import Any
 from chop.core.errors import EvolutionError
 from chop.evolution.parts import Parts, changed
 from chop.evolution.shapes import Record, fitting
-from chop.storage.schema import Shape, list_of, mapping_of, number, optional, present, text, whole, wrong
+from chop.storage.schema import (
+    Shape,
+    integer,
+    list_of,
+    mapping_of,
+    mismatch,
+    number,
+    optional,
+    present_part,
+    text,
+)
 
 FORMAT = "chop-evolution-2"
 FIRST_FORMAT = "chop-evolution-1"
 """Of version 0.1.0: knows no axes, times, masks and metric, and only some limits."""
 
-_HEAD: Shape = {"version": text, "task": text, "seed": whole, "agents": list_of(text)}
+_HEAD: Shape = {"version": text, "task": text, "seed": integer, "agents": list_of(text)}
 _RULES: Shape = {
-    "size": whole, "depth": whole, "calls": whole, "start": text, "operators": list_of(text), "guidance": text
+    "size": integer, "depth": integer, "calls": integer, "start": text, "operators": list_of(text),
+    "guidance": text,
 }  # fmt: skip
 _PARTS: Shape = {
     "data": text, "axes": list_of(list_of(list_of(lambda part: text(part) or optional(number)(part)))),
@@ -57,7 +68,7 @@ class Head:
             )
         fitting(record, _HEAD, f"{path} does not begin like an evolution")
         parts = _first_parts(record) if record["format"] == FIRST_FORMAT else record.get("parts")
-        problem = wrong(parts, {"data": text, "model": text, **present(parts, _PARTS)})
+        problem = mismatch(parts, {"data": text, "model": text, **present_part(parts, _PARTS)})
         if problem:
             raise EvolutionError(
                 f"{path} does not begin like an evolution: it has {problem}; use another folder"
@@ -80,7 +91,7 @@ def _first_parts(record: Record) -> Any:
         rules = json.loads(record["rules"])
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    if wrong(rules, _RULES) or wrong(record, {"data": text, "model": text}):
+    if mismatch(rules, _RULES) or mismatch(record, {"data": text, "model": text}):
         return None
     return {
         "data": record["data"], "model": record["model"],

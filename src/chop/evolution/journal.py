@@ -19,7 +19,7 @@ from typing import Any
 from chop.core.errors import EvolutionError
 from chop.evolution.head import FORMAT, Head
 from chop.evolution.shapes import Record, checked
-from chop.storage.log import KeepsLines, Lines
+from chop.storage.log import AppendLog, OwnsLog
 
 FILE = "journal.jsonl"
 Key = tuple[str, int, int]
@@ -37,7 +37,7 @@ def comparable(record: Mapping[str, Any]) -> Record:
     return {name: value for name, value in record.items() if name != "clock"}
 
 
-class Journal(KeepsLines):
+class Journal(OwnsLog):
     """The journal of one folder. ``head`` creates it or must fit it; None takes it as it is, to be read."""
 
     def __init__(self, folder: str | Path, head: Head | None) -> None:
@@ -46,7 +46,7 @@ class Journal(KeepsLines):
         self.damaged = 0
         if head is None and not self.path.is_file():
             raise EvolutionError(f"{self.folder} holds no evolution ({FILE} is missing)")
-        self._lines = Lines(self.path, EvolutionError, writing=head is not None)
+        self._lines = AppendLog(self.path, EvolutionError, writing=head is not None)
         try:
             self.head = self._begin(head)
         except EvolutionError:
@@ -64,7 +64,7 @@ class Journal(KeepsLines):
         lines = _records(self.path, contents)
         first_bad = next((i for i, content in enumerate(contents) if content is None), len(contents))
         self.damaged = sum(content is None for content in contents)
-        older = [Lines(path, EvolutionError, writing=False).contents for path in self._damaged_files()]
+        older = [AppendLog(path, EvolutionError, writing=False).contents for path in self._damaged_files()]
         others = [
             record
             for path, told in zip(self._damaged_files(), older, strict=True)

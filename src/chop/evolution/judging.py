@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from chop.core.errors import ChopError
 from chop.core.text import parse
-from chop.core.user_code import told
+from chop.core.user_code import describe_error
 from chop.evolution.memory import Remembering
 from chop.evolution.population import Status, alike
 from chop.evolution.task import Task
@@ -119,7 +119,7 @@ class Judge:
         except ChopError as error:
             status, reason = "failed", str(error)[:300]
         except Exception as error:  # an operator of somebody else may raise anything
-            status, reason = "failed", f"it failed {told(error)}"[:300]
+            status, reason = "failed", f"it failed {describe_error(error)}"[:300]
         return Verdict(status, tuple(errors), calls, reason, round(time.perf_counter() - begun, 3))
 
 

@@ -21,7 +21,7 @@ from chop.evolution.chat import Chat, ChatError, Message
 from chop.evolution.population import Candidate
 from chop.evolution.shapes import ANSWER, fitting
 from chop.evolution.space import Space, options, slots
-from chop.storage.log import Lines
+from chop.storage.log import AppendLog
 
 MAX_LINES = 200
 """Lines of an answer that are looked at."""
@@ -113,7 +113,7 @@ class LanguageModel:
             "answer": answer, "tokens": tokens,
             "clock": round(time.time(), 3),
         }  # fmt: skip
-        lines = Lines(self._transcript, EvolutionError)
+        lines = AppendLog(self._transcript, EvolutionError)
         try:
             lines.append([record])
         finally:
@@ -124,7 +124,7 @@ def _spent(transcript: Path) -> int:
     """Tokens of earlier sessions."""
     if not transcript.is_file():
         return 0
-    said = enumerate(Lines(transcript, EvolutionError, writing=False).contents, start=1)
+    said = enumerate(AppendLog(transcript, EvolutionError, writing=False).contents, start=1)
     return sum(
         fitting(record, ANSWER, f"{transcript}, line {line} is no answer")["tokens"]
         for line, record in said

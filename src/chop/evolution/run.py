@@ -20,7 +20,7 @@ from chop.evolution.parts import parts_of
 from chop.evolution.population import Candidate
 from chop.evolution.space import Space
 from chop.evolution.task import Task
-from chop.storage.atomic import make_folder, refuse, write_text
+from chop.storage.atomic import check_writable, make_folder, write_text
 
 SAME_ERRORS = 1e-3
 """Relative difference of mean errors that machines and libraries may make, and operators may not."""
@@ -64,7 +64,7 @@ class Evolved:
 def prepare(path: Path, overwrite: bool = False) -> None:
     """Make the folder that a winner is to be saved in; say at once if that cannot be."""
     make_folder(path.parent, EvolutionError)
-    refuse(path, EvolutionError, overwrite)
+    check_writable(path, EvolutionError, overwrite)
 
 
 def evolve(

@@ -9,39 +9,39 @@ from chop.core.errors import EvolutionError
 from chop.storage.schema import (
     Shape,
     anything,
-    having,
+    integer,
     list_of,
     mapping_of,
+    mismatch,
     number,
     one_of,
     optional,
+    record_of,
     text,
-    whole,
-    wrong,
 )
 
 Record = dict[str, Any]
 
 CANDIDATE: Shape = {
-    "candidate": whole, "iteration": whole, "agent": whole, "move": text, "parents": list_of(whole),
-    "program": text, "size": whole, "calls": whole, "status": one_of("done", "stopped", "failed"),
+    "candidate": integer, "iteration": integer, "agent": integer, "move": text, "parents": list_of(integer),
+    "program": text, "size": integer, "calls": integer, "status": one_of("done", "stopped", "failed"),
     "reason": text, "fitness": optional(number), "errors": list_of(number),
-    "clock": having({"seconds": number}),
+    "clock": record_of({"seconds": number}),
 }  # fmt: skip
 _SHAPES: Mapping[str, Shape] = {
     "candidate": CANDIDATE,
     "said": {
-        "iteration": whole, "agent": whole, "programs": list_of(text), "guidance": optional(text),
+        "iteration": integer, "agent": integer, "programs": list_of(text), "guidance": optional(text),
         "notes": mapping_of(anything),
     },
     "race": {
-        "iteration": whole, "references": list_of(whole), "winner": whole, "best": whole,
+        "iteration": integer, "references": list_of(integer), "winner": integer, "best": integer,
         "value": optional(number), "ratings": mapping_of(number), "born": list_of(anything),
-        "gone": list_of(whole),
+        "gone": list_of(integer),
     },
     "head": {},  # it is read, and checked, as the first line is
 }  # fmt: skip
-ANSWER: Shape = {"tokens": whole}
+ANSWER: Shape = {"tokens": integer}
 
 
 def checked(content: Any, where: str) -> Record:
@@ -54,7 +54,7 @@ def checked(content: Any, where: str) -> Record:
 
 def fitting(content: Any, shape: Shape, what: str) -> Record:
     """A record that has a shape."""
-    problem = wrong(content, shape)
+    problem = mismatch(content, shape)
     if problem:
         raise EvolutionError(f"{what}: it has {problem}; use another folder")
     found: Record = content

@@ -12,7 +12,7 @@ from chop.core.errors import EvolutionError
 from chop.core.metrics import rel_l2
 from chop.core.model import FrozenModel
 from chop.core.text import parse, registry
-from chop.core.user_code import told
+from chop.core.user_code import describe_error
 from chop.problems.case import Case
 
 Metric = Callable[[Tensor, Case], Tensor]
@@ -91,7 +91,9 @@ class Task:
         try:
             found = self.metric(answers, cases)
         except Exception as error:
-            raise EvolutionError(f"the metric of task {self.name!r} failed {told(error)}") from error
+            raise EvolutionError(
+                f"the metric of task {self.name!r} failed {describe_error(error)}"
+            ) from error
         if not isinstance(found, Tensor) or found.shape != (len(cases),):
             raise EvolutionError(f"the metric of task {self.name!r} must give one error a question, (n,)")
         return found.double()

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from chop.core.errors import EvolutionError
-from chop.core.user_code import load
+from chop.core.user_code import load_file
 from chop.evolution.task import Limits, Task
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def load_task(source: str) -> Task:
         return _named(source)
     if not Path(source).expanduser().is_file():
         raise EvolutionError(f"there is no task {source!r}: neither a file nor one of {', '.join(TASKS)}")
-    task = getattr(load(source, EvolutionError), "task", None)
+    task = getattr(load_file(source, EvolutionError), "task", None)
     if not isinstance(task, Task):
         raise EvolutionError(f"{source} defines no task; end it with task = chop.evolution.Task(...)")
     return task

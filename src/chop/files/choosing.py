@@ -26,7 +26,7 @@ def choose_model(source: str) -> FrozenModel:
 
 
 def _from_python(path: Path, name: str) -> FrozenModel:
-    model = getattr(user_code.load(path, ModelError), name, None)
+    model = getattr(user_code.load_file(path, ModelError), name, None)
     if model is None:
         raise ModelError(f"{path} defines no {name}; write {path}:NAME with the name of your model")
     if not callable(model):

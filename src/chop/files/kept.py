@@ -23,9 +23,9 @@ from chop.core.errors import FileError
 from chop.files.agenda import Part
 from chop.files.answering import Answered
 from chop.files.sources import Values
-from chop.storage.atomic import telling
+from chop.storage.atomic import errors_named
 from chop.storage.json_text import readable
-from chop.storage.log import Lines
+from chop.storage.log import AppendLog
 
 BLOCK_BYTES = 8 * 2**20
 """Answers that are in memory at a time when they are put together."""
@@ -81,18 +81,18 @@ class Kept:
             stack.callback(self._locked().release)
             if restart:
                 self._clear()
-            with telling(target, FileError):
+            with errors_named(target, FileError):
                 (self._folder / _VALUES).touch()
                 self._values = (self._folder / _VALUES).open("r+b", buffering=0)
             stack.callback(self._values.close)
-            self._lines = Lines(self._folder / _INDEX, FileError)
+            self._lines = AppendLog(self._folder / _INDEX, FileError)
             stack.callback(lambda: self._lines.close())
             self._take_up(run)
             self._closing = stack.pop_all()
 
     def _locked(self) -> FileLock:
         """The folder, made and kept from others."""
-        with telling(self._target, FileError):
+        with errors_named(self._target, FileError):
             self._folder.mkdir(exist_ok=True)
             lock = FileLock(self._folder / _LOCK, timeout=0)
             try:
@@ -111,7 +111,7 @@ class Kept:
         if head is None or not done:  # nothing to lose
             self._lines.close()
             self._lines.path.unlink()
-            self._lines = Lines(self._lines.path, FileError)
+            self._lines = AppendLog(self._lines.path, FileError)
             self._lines.append([{"run": dict(run)}])
             return
         _check(head["run"], run, self._folder)
@@ -153,7 +153,7 @@ class Kept:
     def keep(self, part: Part, answered: Answered) -> None:
         """Keep the answers to a part."""
         values = np.ascontiguousarray(answered.values, self._dtype).tobytes()
-        with telling(self._target, FileError):
+        with errors_named(self._target, FileError):
             self._values.seek(part.first * self._row)
             rest = memoryview(values)
             while rest:
@@ -216,7 +216,7 @@ class Kept:
 
     def _read(self, first: int, last: int) -> bytes:
         found, wanted = b"", (last - first) * self._row
-        with telling(self._target, FileError):
+        with errors_named(self._target, FileError):
             self._values.seek(first * self._row)
             while len(found) < wanted and (more := self._values.read(wanted - len(found))):
                 found += more

@@ -27,9 +27,9 @@ from chop.files.identity import run_of
 from chop.files.kept import NOT_FINITE, Kept, folder_for
 from chop.files.questions import QuestionFile
 from chop.files.sources import Values
-from chop.runs.pool import Lost, Pool, Site, named
+from chop.runs.pool import Lost, Pool, Site, pool_named
 from chop.runs.pool.contract import sentence
-from chop.storage.atomic import refuse, whole
+from chop.storage.atomic import atomic_path, check_writable
 from chop.storage.json_text import readable
 
 TOLD = 5
@@ -97,7 +97,7 @@ def predict(
     target = Path(out).expanduser()
     check_suffix(target)
     if not folder_for(target).exists():
-        refuse(target, FileError, overwrite)
+        check_writable(target, FileError, overwrite)
     if not isinstance(questions, QuestionFile):
         with QuestionFile(questions) as file:
             return predict(
@@ -116,13 +116,13 @@ def predict(
     with Kept(target, run, questions.answer_shape, questions.dtype, restart, lasting) as kept:
         resumed = len(kept)
         if not kept.delivered:
-            refuse(target, FileError, overwrite)
+            check_writable(target, FileError, overwrite)
             if resumed < len(questions):
                 with _pool(questions, chosen, model, validate, workers, executor) as pool:
                     _answer(pool, kept, len(questions), size, strict, progress)
             elif strict:
                 _refuse_rejected(kept)
-            with whole(target, FileError, overwrite, kept.whole) as partial:
+            with atomic_path(target, FileError, overwrite, kept.whole) as partial:
                 _put_together(partial, target.suffix, kept, questions, _about(questions, chosen, name, kept))
                 kept.deliver()
         kept.let_go()
@@ -141,7 +141,7 @@ def _pool(
     where = executor or ("inline" if count == 1 else "processes")
     here = where == "inline" or not questions.path.is_file()
     make = Answering(questions if here else questions.path, program, model, validate)
-    return named(where, FileError)(Site(make, count, "the model", FileError))
+    return pool_named(where, FileError)(Site(make, count, "the model", FileError))
 
 
 def _answer(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chop.core.errors import ChopError
-from chop.storage.atomic import make_folder, whole
+from chop.storage.atomic import atomic_path, make_folder
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def draw(folders: Sequence[str | Path], picture: str | Path, title: str = "") ->
     axes.legend()
     picture = Path(picture)
     make_folder(picture.parent, ChopError)
-    with whole(picture, ChopError, overwrite=True) as partial:
+    with atomic_path(picture, ChopError, overwrite=True) as partial:
         figure.savefig(partial, dpi=110, format=picture.suffix[1:] or None)
     return picture
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chop.core.errors import ProgramError
 from chop.core.fields import covers_period
-from chop.core.prompt import Prompt, lean
+from chop.core.prompt import Prompt, without_repeats
 
 
 def time_axis(prompt: Prompt, who: str) -> int | None:
@@ -45,7 +45,7 @@ def _ask_for_period(prompt: Prompt, who: str) -> str:
 
 def _likely_period(prompt: Prompt) -> str:
     """The length that n cells of a regular grid of one coordinate make up; else 1, as an example."""
-    points = lean(prompt.query.coords)[..., -1].reshape(-1, prompt.query.points)[0]
+    points = without_repeats(prompt.query.coords)[..., -1].reshape(-1, prompt.query.points)[0]
     if prompt.dimensions == 1 and len(points) > 1:
         length = float((points[-1] - points[0]) / (len(points) - 1) * len(points))
         if length > 0 and covers_period(points, length):

@@ -14,7 +14,7 @@ from chop.core.fields import covers_period
 from chop.core.grids import same_grid
 from chop.core.parameters import choice
 from chop.core.program import Frame, Transform
-from chop.core.prompt import Field, Prompt, lean
+from chop.core.prompt import Field, Prompt, without_repeats
 from chop.core.units import binary_unit, in_units
 from chop.operators.domain import periodic_axis
 from chop.operators.statistics import first_smallest
@@ -85,7 +85,7 @@ class Reflect(Transform):
 
         def mirror(coords: Tensor) -> tuple[Tensor, Tensor]:
             """Mirrored coordinates in ascending order, and that order."""
-            coords = lean(coords).clone()
+            coords = without_repeats(coords).clone()
             coords[..., axis] = torch.remainder(-coords[..., axis], period)
             order = _ascending(coords)
             return coords.gather(-2, order.unsqueeze(-1).expand_as(coords)), order
@@ -124,7 +124,7 @@ def _need_cyclic_grid(prompt: Prompt, who: str) -> None:
         raise ProgramError(f"{who} needs at least 4 grid points, not {prompt.query.points}")
     if not same_grid(prompt.query.coords, prompt.at, prompt.inputs.coords, prompt.outputs.coords):
         raise ProgramError(f"{who} shifts cyclically and needs inputs, outputs, query and answer on one grid")
-    grid = lean(prompt.query.coords)[..., 0]
+    grid = without_repeats(prompt.query.coords)[..., 0]
     if not covers_period(grid, period):
         raise ProgramError(
             f"{who} shifts cyclically and needs a regular grid of spacing {period / grid.shape[-1]:g}"

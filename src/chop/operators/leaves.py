@@ -12,7 +12,7 @@ from chop.core.errors import ProgramError
 from chop.core.grids import nearest_index, resample
 from chop.core.parameters import number
 from chop.core.program import Leaf, Notes
-from chop.core.prompt import Field, Prompt, lean
+from chop.core.prompt import Field, Prompt, without_repeats
 from chop.core.units import binary_unit, in_units
 from chop.operators.domain import time_axis
 from chop.operators.statistics import feature_distance, nearest_example
@@ -186,7 +186,7 @@ def _frame(prompt: Prompt, who: str, last: bool) -> Tensor:
 
 
 def _extreme(query: Field, axis: int, who: str, last: bool) -> Field:
-    times = lean(query.coords)[..., axis]
+    times = without_repeats(query.coords)[..., axis]
     wanted = times.amax(dim=-1, keepdim=True) if last else times.amin(dim=-1, keepdim=True)
     chosen = times == wanted
     count = chosen.sum(dim=-1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from chop.core.errors import ProgramError
 from chop.core.parameters import number
 from chop.core.program import Notes, Projection
-from chop.core.prompt import Prompt, lean
+from chop.core.prompt import Prompt, without_repeats
 from chop.operators.domain import time_axis
 from chop.operators.statistics import machine_epsilon
 
@@ -68,7 +68,7 @@ class UnitMass(Projection):
         def mean(field: Tensor) -> Tensor:
             if axis is None:
                 return field.mean(dim=-2, keepdim=True)
-            return _mean_at_equal_times(field, lean(prompt.at)[..., axis])
+            return _mean_at_equal_times(field, without_repeats(prompt.at)[..., axis])
 
         mass = mean(values)
         heavy = mass > machine_epsilon(values) * mean(values.abs())
@@ -152,7 +152,7 @@ class Finite(Projection):
 
 def _variation(values: Tensor, coords: Tensor, around: bool) -> Tensor:
     """Total variation ``(..., 1, c)`` along the one coordinate, whatever the order of the points."""
-    order = lean(coords)[..., 0].argsort(dim=-1)
+    order = without_repeats(coords)[..., 0].argsort(dim=-1)
     ordered = values.gather(-2, order.unsqueeze(-1).expand(values.shape))
     closed = torch.cat([ordered, ordered[..., :1, :]], dim=-2) if around else ordered
     return closed.diff(dim=-2).abs().sum(dim=-2, keepdim=True)

@@ -16,7 +16,7 @@ from chop.pictures.drawing import draw_program
 from chop.pictures.figure import trace_figure
 from chop.pictures.page import trace_page
 from chop.pictures.rendering import Form, figure_bytes
-from chop.storage.atomic import whole
+from chop.storage.atomic import atomic_path
 from chop.storage.json_text import json_text
 
 _Make = TypeVar("_Make", bound=Callable[..., bytes])
@@ -67,7 +67,7 @@ def write(
 ) -> Path:
     """The file that ``path`` names, made of ``what``."""
     make = form_of(path, forms, error)
-    with whole(path, error, overwrite) as file:
+    with atomic_path(path, error, overwrite) as file:
         file.write_bytes(make(*what))
     return path
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chop.core.errors import ProblemError
 from chop.core.prompt import Field, Prompt
-from chop.core.words import array, shown
+from chop.core.words import array, representation
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Case:
 
     def __repr__(self) -> str:
         facts = {"questions": str(len(self)), "target": array(self.target), "prompt": repr(self.prompt)}
-        return shown("Case", facts)
+        return representation("Case", facts)
 
     def __len__(self) -> int:
         return int(self.target.shape[0])

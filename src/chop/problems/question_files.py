@@ -20,7 +20,7 @@ from torch import Tensor
 from chop.core.errors import DataError, PromptError
 from chop.core.prompt import Axis, Field, Graph, Prompt
 from chop.problems.case import Case
-from chop.storage.atomic import NewHdf5, whole
+from chop.storage.atomic import NewHdf5, atomic_path
 from chop.storage.guards.bounds import check_size
 from chop.storage.guards.hdf5 import chunk, claimed, held, is_hdf5, open_hdf5, reading
 
@@ -42,7 +42,7 @@ def write_cases(
     settings the cases carry: everything needed to make it again.
     """
     target = Path(path)
-    with whole(target, DataError, overwrite) as partial, NewHdf5(partial) as new:
+    with atomic_path(target, DataError, overwrite) as partial, NewHdf5(partial) as new:
 
         def written(rows: int) -> None:
             new.check()

@@ -22,7 +22,7 @@ Job = TypeVar("Job", bound=Costs)
 Made = TypeVar("Made")
 
 
-def told(
+def with_progress(
     finished: Iterable[tuple[Job, Made]],
     total: float,
     name: Callable[[Job], str],
@@ -60,4 +60,4 @@ def _bar() -> AbstractContextManager[Any]:
     )
 
 
-__all__ = ["told"]
+__all__ = ["with_progress"]

@@ -15,7 +15,7 @@ from chop.core.errors import ChopError
 
 
 @contextmanager
-def whole(
+def atomic_path(
     path: Path, error: type[ChopError], overwrite: bool = False, partial: Path | None = None
 ) -> Iterator[Path]:
     """A name to write under; what was written there becomes ``path`` at the end, or nothing is left.
@@ -23,13 +23,13 @@ def whole(
     The name is new, or ``partial``, which lies on the same disk. What the system refuses is raised as
     ``error``, one sentence that names ``path``.
     """
-    refuse(path, error, overwrite)
-    with telling(path, error):
+    check_writable(path, error, overwrite)
+    with errors_named(path, error):
         under = _fresh(path) if partial is None else partial
         try:
             yield under
             under.chmod(0o666 & ~_umask())
-            settle(under, path)
+            rename_durably(under, path)
         finally:
             under.unlink(missing_ok=True)
 
@@ -37,7 +37,7 @@ def whole(
 def write_bytes(path: Path, content: bytes, error: type[ChopError], overwrite: bool = False) -> Path:
     """A file with this content, in a folder that is made where there is none."""
     make_folder(path.parent, error)
-    with whole(path, error, overwrite) as partial:
+    with atomic_path(path, error, overwrite) as partial:
         partial.write_bytes(content)
     return path
 
@@ -49,13 +49,13 @@ def write_text(path: Path, text: str, error: type[ChopError], overwrite: bool = 
 
 def make_folder(path: Path, error: type[ChopError]) -> Path:
     """The folder, made where it is missing; raised as ``error`` if it cannot be."""
-    with telling(path, error):
+    with errors_named(path, error):
         path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 @contextmanager
-def telling(path: Path, error: type[ChopError]) -> Iterator[None]:
+def errors_named(path: Path, error: type[ChopError]) -> Iterator[None]:
     """What the system refuses is raised as ``error``: one sentence that names ``path``, and the cure."""
     try:
         yield
@@ -63,14 +63,14 @@ def telling(path: Path, error: type[ChopError]) -> Iterator[None]:
         raise error(_sentence(path, problem)) from problem
 
 
-def settle(partial: Path, path: Path) -> None:
+def rename_durably(partial: Path, path: Path) -> None:
     """Give a finished file its name, for good: both are on disk before this returns."""
     _to_disk(partial)
     partial.replace(path)
     _to_disk(path.parent)
 
 
-def refuse(path: Path, error: type[ChopError], overwrite: bool = False) -> None:
+def check_writable(path: Path, error: type[ChopError], overwrite: bool = False) -> None:
     """Say at once, before any work, why a file cannot be written there."""
     if path.is_dir():
         raise error(f"{path} is a folder; name a file in it")
@@ -173,4 +173,13 @@ def _umask() -> int:
     return mask
 
 
-__all__ = ["NewHdf5", "make_folder", "refuse", "settle", "telling", "whole", "write_bytes", "write_text"]
+__all__ = [
+    "NewHdf5",
+    "atomic_path",
+    "check_writable",
+    "errors_named",
+    "make_folder",
+    "rename_durably",
+    "write_bytes",
+    "write_text",
+]

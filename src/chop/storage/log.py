@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 
-def line_of(content: Mapping[str, Any]) -> bytes:
+def encode_line(content: Mapping[str, Any]) -> bytes:
     """A line with its checksum; values that are not finite are not written as numbers."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
-def read_line(line: bytes) -> Any:
+def decode_line(line: bytes) -> Any:
     """The content of a line without its end, None if it is damaged."""
     if len(line) < 10 or line[8:9] != b" ":
         return None
@@ -43,7 +43,7 @@ def _refuse(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
 
 
-class Lines:
+class AppendLog:
     """The lines of one file, read when it is opened; ``writing`` creates it and keeps others from writing.
 
     What goes wrong is raised as ``error``, the kind of error the owner of the file speaks in.
@@ -86,14 +86,14 @@ class Lines:
         torn = lines.pop()
         if self._file is not None and torn:
             os.ftruncate(self._file.fileno(), len(whole) - len(torn))
-        return [read_line(line) for line in lines]
+        return [decode_line(line) for line in lines]
 
     def append(self, contents: Iterable[Mapping[str, Any]]) -> None:
         """Write lines, all or none: on a full disk nothing that was written before is lost."""
         if self._file is None:
             raise self._error(f"{self.path.parent} was opened for reading")
         end = os.fstat(self._file.fileno()).st_size
-        rest = memoryview(b"".join(map(line_of, contents)))
+        rest = memoryview(b"".join(map(encode_line, contents)))
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -117,10 +117,10 @@ class Lines:
             self._held = None
 
 
-class KeepsLines:
+class OwnsLog:
     """What owns a file of lines: others may write again once it is closed, or its ``with`` block ends."""
 
-    _lines: Lines
+    _lines: AppendLog
 
     def close(self) -> None:
         """Let others write."""
@@ -133,4 +133,4 @@ class KeepsLines:
         self.close()
 
 
-__all__ = ["KeepsLines", "Lines", "line_of", "read_line"]
+__all__ = ["AppendLog", "OwnsLog", "decode_line", "encode_line"]

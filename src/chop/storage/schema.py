@@ -20,14 +20,14 @@ def text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def whole(value: Any) -> bool:
+def integer(value: Any) -> bool:
     """A whole number that a double holds exactly."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**53
 
 
 def number(value: Any) -> bool:
     """A finite number."""
-    return whole(value) or (isinstance(value, float) and math.isfinite(value))
+    return integer(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def optional(check: Check) -> Check:
@@ -52,9 +52,9 @@ def one_of(*words: str) -> Check:
     return lambda value: isinstance(value, str) and value in words
 
 
-def having(shape: Shape) -> Check:
+def record_of(shape: Shape) -> Check:
     """An object with certain names."""
-    return lambda value: not wrong(value, shape)
+    return lambda value: not mismatch(value, shape)
 
 
 def anything(value: Any, depth: int = _DEEPEST) -> bool:
@@ -63,12 +63,12 @@ def anything(value: Any, depth: int = _DEEPEST) -> bool:
     return depth > 0 and all(anything(part, depth - 1) for part in inside)
 
 
-def present(record: Any, shape: Shape) -> Shape:
+def present_part(record: Any, shape: Shape) -> Shape:
     """The part of a shape that a record says something about, for names that may be left out."""
     return {name: check for name, check in shape.items() if isinstance(record, dict) and name in record}
 
 
-def wrong(record: Any, shape: Shape) -> str:
+def mismatch(record: Any, shape: Shape) -> str:
     """What is the matter with a record, such as "no seed"; empty if nothing is."""
     if not isinstance(record, dict):
         return "no object"
@@ -81,6 +81,17 @@ def wrong(record: Any, shape: Shape) -> str:
 
 
 __all__ = [
-    "Check", "Shape", "anything", "having", "list_of", "mapping_of", "number", "one_of", "optional",
-    "present", "text", "whole", "wrong",
+    "Check",
+    "Shape",
+    "anything",
+    "integer",
+    "list_of",
+    "mapping_of",
+    "mismatch",
+    "number",
+    "one_of",
+    "optional",
+    "present_part",
+    "record_of",
+    "text",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from chop.core.errors import BenchError
 from chop.core.text import parse
 from chop.icon.stations.config import StationConfig
 from chop.icon.weights import bundled, find, provenance
-from chop.runs.progress import told
+from chop.runs.progress import with_progress
 
 INDEX = "index"
 """Folder inside the results that keeps similarity indices."""
@@ -124,7 +124,7 @@ def run(bench: Run, show: Callable[[str], None] | None = None, bar: bool = False
         workers = bench.workers or os.cpu_count() or 1
         finished = EXECUTORS[bench.executor](jobs, setting, workers, evaluate)
         total = sum(job.cost for job in jobs)
-        for _, records in told(finished, total, lambda job: job.direction.label, say, bar):
+        for _, records in with_progress(finished, total, lambda job: job.direction.label, say, bar):
             store.append(records)
     return setting
 

@@ -15,8 +15,8 @@ from typing import Any
 from chop.bench.air.conditions import CHOP, POLLUTANTS
 from chop.bench.store import Record, fitting
 from chop.core.errors import BenchError
-from chop.storage.log import KeepsLines, Lines
-from chop.storage.schema import Shape, having, list_of, number, optional, text, whole
+from chop.storage.log import AppendLog, OwnsLog
+from chop.storage.schema import Shape, integer, list_of, number, optional, record_of, text
 
 FORMAT = "chop-bench-air-1"
 FILE = "cases.jsonl"
@@ -53,12 +53,12 @@ class Asked:
 
 
 _USED: Shape = {"used": text, "region": text, "sha256": text, "name": text}
-_ASKED: Shape = {"asked": text, "every": whole, "hours": list_of(whole)}
+_ASKED: Shape = {"asked": text, "every": integer, "hours": list_of(integer)}
 _MEASURED: Shape = {
-    "direction": text, "selection": text, "lead": whole, "method": text, "hours": list_of(whole),
-    "calls": whole, "ms": number, **dict.fromkeys(POLLUTANTS, list_of(optional(number))),
+    "direction": text, "selection": text, "lead": integer, "method": text, "hours": list_of(integer),
+    "calls": integer, "ms": number, **dict.fromkeys(POLLUTANTS, list_of(optional(number))),
 }  # fmt: skip
-_WEIGHTS = having(dict.fromkeys(POLLUTANTS, list_of(number)))
+_WEIGHTS = record_of(dict.fromkeys(POLLUTANTS, list_of(number)))
 
 
 def _shape(content: Any) -> Shape:
@@ -70,7 +70,7 @@ def _shape(content: Any) -> Shape:
     return {**_MEASURED, "weights": _WEIGHTS} if weighted else _MEASURED
 
 
-class Store(KeepsLines):
+class Store(OwnsLog):
     """The measurements of one folder. ``about`` creates the folder or must fit it; None takes it as it is."""
 
     def __init__(self, folder: str | Path, about: About | None = None) -> None:
@@ -86,7 +86,7 @@ class Store(KeepsLines):
         self._records: dict[Key, dict[tuple[int, ...], Record]] = {}
         if about is None and not self.path.exists():
             raise BenchError(f"{self.folder} holds no benchmark ({FILE} is missing)")
-        self._lines = Lines(self.path, BenchError, writing=self._writing)
+        self._lines = AppendLog(self.path, BenchError, writing=self._writing)
         try:
             self.about = self._load(about)
         except BenchError:
@@ -104,7 +104,7 @@ class Store(KeepsLines):
             raise BenchError(
                 f"{self.path} does not begin like a benchmark of air quality; use another folder"
             )
-        about: Shape = {"version": text, "seed": whole, "year": whole}
+        about: Shape = {"version": text, "seed": integer, "year": integer}
         fitting(head, about, f"{self.path} does not begin like a benchmark of air quality")
         found = About(head["version"], head["seed"], head["year"])
         if wanted is not None and found != wanted:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.core.errors import ModelError
-from chop.core.prompt import Prompt, lean
+from chop.core.prompt import Prompt, without_repeats
 from chop.icon.functions.config import IconConfig
 from chop.icon.functions.tokens import Places, at_points, interpolated, places, unpatch, windows
 from chop.icon.layers import DecoderBlock, Embed, EncoderBlock, frequencies, fresh_weights
@@ -97,7 +97,7 @@ class Icon(nn.Module):
             if axis.name == "x" and axis.period not in (1.0, None):
                 raise ModelError(f"this network knows x with period 1, the prompt has period {axis.period}")
         for coords in (prompt.inputs.coords, prompt.outputs.coords, prompt.query.coords, prompt.at):
-            x = lean(coords)[..., -1]
+            x = without_repeats(coords)[..., -1]
             if float(x.max() - x.min()) > 1 + 1e-6:
                 raise ModelError(
                     f"this network knows x with period 1, the prompt's x reaches from {float(x.min()):g} to "

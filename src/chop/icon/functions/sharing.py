@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from chop.core.prompt import Field, Prompt, lean
+from chop.core.prompt import Field, Prompt, without_repeats
 from chop.icon.functions.tokens import count_rows
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def _uniform(network: Icon, prompt: Prompt) -> bool:
     if network.config.grid is not None or prompt.dimensions == 1:
         return True
     where = (prompt.inputs.coords, prompt.outputs.coords, prompt.query.coords, prompt.at)
-    return all(bool((rows == rows.flatten()[0]).all()) for rows in (count_rows(lean(c)) for c in where))
+    return all(
+        bool((rows == rows.flatten()[0]).all()) for rows in (count_rows(without_repeats(c)) for c in where)
+    )
 
 
 def _plain(number: int, prompt: Prompt) -> Question:
@@ -191,7 +193,7 @@ def _flat(tensor: Tensor, lead: int, network: Icon) -> Tensor:
     """Leading axes to one, in the network's dtype and on its device; shared axes stay shared."""
     weight = network.head.weight
     body = tensor.shape[lead:]
-    once = lean(tensor)
+    once = without_repeats(tensor)
     if all(size == 1 for size in once.shape[:lead]):
         moved = once.to(device=weight.device, dtype=weight.dtype).reshape(1, *once.shape[lead:])
         return moved.expand(tensor.shape[:lead].numel(), *body)
@@ -206,7 +208,7 @@ def _leaner(coords: Tensor) -> Tensor:
 
 
 def _shape(prompt: Prompt) -> object:
-    rows = tuple(int(count_rows(lean(c)).flatten()[0]) for c in (prompt.query.coords, prompt.at))
+    rows = tuple(int(count_rows(without_repeats(c)).flatten()[0]) for c in (prompt.query.coords, prompt.at))
     return (prompt.query.points, prompt.at.shape[-2], rows)
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from chop.core.prompt import lean
+from chop.core.prompt import without_repeats
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class Places:
 
 def places(coords: Tensor, patch: int, margin: int) -> Places:
     """Tokens for functions ``(..., n, k)`` with one number of rows; shared leading axes stay lean."""
-    coords = lean(coords)
+    coords = without_repeats(coords)
     rows = int(count_rows(coords).flatten()[0])
     cut = layout(coords.shape[-2], rows, patch, margin)
     if coords.shape[-1] == 1:
@@ -116,7 +116,9 @@ def interpolated(coords: Tensor, values: Tensor, points: int) -> Tensor:
 
 def at_points(coords: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
     """A periodic function of x at ``coords (..., n, 1)`` read at ``wanted (..., m, 1)``, linearly."""
-    if coords.shape[-2:] == wanted.shape[-2:] and bool((lean(coords) == lean(wanted)).all()):
+    if coords.shape[-2:] == wanted.shape[-2:] and bool(
+        (without_repeats(coords) == without_repeats(wanted)).all()
+    ):
         return values
     known, order = torch.sort(coords[..., 0].remainder(1.0).expand(values.shape[:-1]), dim=-1)
     values = values.gather(-2, order.unsqueeze(-1).expand_as(values))

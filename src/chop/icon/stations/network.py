@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.core.errors import ModelError
-from chop.core.prompt import Prompt, lean
+from chop.core.prompt import Prompt, without_repeats
 from chop.icon.layers import Embed, fresh_weights
 from chop.icon.stations.config import StationConfig
 from chop.icon.stations.layers import AskingBlock, Kernels, StationBlock
@@ -97,7 +97,7 @@ class StationIcon(nn.Module):
                     f"a window needs {c.hours} frames of the {stations} stations asked, not {points} points"
                 )
         for coords in (prompt.inputs.coords, prompt.query.coords):
-            t = lean(coords)[..., 0].unflatten(-1, (c.hours, stations))
+            t = without_repeats(coords)[..., 0].unflatten(-1, (c.hours, stations))
             if not bool((t == t[..., :1]).all() and (t[..., 1:, 0] > t[..., :-1, 0]).all()):
                 raise ModelError("the frames of a window must follow each other, the oldest first")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.core.prompt import Field, Prompt, lean
+from chop.core.prompt import Field, Prompt, without_repeats
 from chop.icon.functions.sharing import Question, traced
 from chop.icon.stations.memory import Windows, windows_of
 from chop.icon.stations.network import StationIcon
@@ -50,9 +50,11 @@ def _one_network(prompt: Prompt) -> bool:
     places = _places(prompt)
     hours = prompt.query.points // len(places)
     for coords in (prompt.inputs.coords, prompt.query.coords):
-        if not bool((lean(coords)[..., 1:].unflatten(-2, (hours, -1)) == places).all()):
+        if not bool((without_repeats(coords)[..., 1:].unflatten(-2, (hours, -1)) == places).all()):
             return False
-    return all(bool((lean(c)[..., 1:] == places).all()) for c in (prompt.outputs.coords, prompt.at))
+    return all(
+        bool((without_repeats(c)[..., 1:] == places).all()) for c in (prompt.outputs.coords, prompt.at)
+    )
 
 
 def _places(prompt: Prompt) -> Tensor:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from chop.core.errors import DataError
-from chop.storage.atomic import settle
+from chop.storage.atomic import rename_durably
 
 ZENODO = "https://zenodo.org/records/15614907/files"
 KNOWAIR = {
@@ -80,7 +80,7 @@ def _one(
             reason = str(retry)
             continue
         if _md5(part) == md5:
-            settle(part, target)
+            rename_durably(part, target)
             return target
         part.unlink()  # whole but wrong: nothing in it can be trusted
         reason = "the checksum of what arrived is wrong"

@@ -25,7 +25,7 @@ from chop.problems.air.eligibility import usable_windows
 from chop.problems.air.history import History, Period
 from chop.problems.air.windows import WINDOW
 from chop.runs.fingerprint import feed_bytes, plain, quick
-from chop.storage.atomic import make_folder, whole
+from chop.storage.atomic import atomic_path, make_folder
 
 KEPT = 64  # windows remembered for each question: enough unless a long lead forbids nearly all of them
 _FORMAT = 1
@@ -212,7 +212,7 @@ def _write(path: Path, ends: Array, similarity: Array) -> None:
     """A reader sees a whole file or none."""
     try:
         make_folder(path.parent, DataError)
-        with whole(path, DataError, overwrite=True) as partial, partial.open("wb") as file:
+        with atomic_path(path, DataError, overwrite=True) as partial, partial.open("wb") as file:
             np.savez(file, ends=ends, similarity=similarity)
     except DataError as error:
         raise DataError(f"cannot keep the similarity index: {error}") from None

@@ -25,7 +25,7 @@ import numpy as np
 from chop.core.errors import DataError
 from chop.problems.air.dataset import require_xarray
 from chop.problems.random_streams import random_stream
-from chop.storage.atomic import whole, write_text
+from chop.storage.atomic import atomic_path, write_text
 
 if TYPE_CHECKING:
     import xarray
@@ -277,7 +277,7 @@ def _write(folder: Path, plan: _Plan, data: xarray.Dataset, places: _Places) -> 
         where = (f"{data[axis].values[i]:.4f}" for axis in ("lon", "lat"))
         table.writerow([station, f"Station {i + 1}", f"City {places.city[i] + 1}", *where])
     write_text(folder / f"stations_{plan.name}.csv", listed.getvalue(), DataError, overwrite=True)
-    with whole(folder / f"dataset_{plan.name}.nc", DataError, overwrite=True) as partial:
+    with atomic_path(folder / f"dataset_{plan.name}.nc", DataError, overwrite=True) as partial:
         data.to_netcdf(partial, engine="h5netcdf", encoding={str(name): packed for name in data.data_vars})
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from chop.runs.pool.contract import EXECUTORS, Lost, Make, Pool, Site, in_order, named
+from chop.runs.pool.contract import EXECUTORS, Lost, Make, Pool, Site, in_order, pool_named
 
-__all__ = ["EXECUTORS", "Lost", "Make", "Pool", "Site", "in_order", "named"]
+__all__ = ["EXECUTORS", "Lost", "Make", "Pool", "Site", "in_order", "pool_named"]

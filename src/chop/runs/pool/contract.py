@@ -151,7 +151,7 @@ def sentence(error: BaseException) -> str:
     return str(error) if isinstance(error, ChopError) else f"{type(error).__name__}: {error}"
 
 
-def named(name: str, error: type[ChopError]) -> Callable[[Site], Pool]:
+def pool_named(name: str, error: type[ChopError]) -> Callable[[Site], Pool]:
     """A pool by the name of its executor."""
     if name == "inline":
         return Inline
@@ -168,5 +168,5 @@ def named(name: str, error: type[ChopError]) -> Callable[[Site], Pool]:
 
 __all__ = [
     "EXECUTORS", "LIVES", "Finished", "Inline", "Key", "Lost", "Make", "Pool", "Site", "Take", "Work",
-    "in_order", "named", "portable", "sentence",
+    "in_order", "pool_named", "portable", "sentence",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ def one_thread() -> None:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
+def interrupts_blocked() -> Iterator[None]:
     """Ctrl-C waits until the end of the block; a process started in it never hears of it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -41,4 +41,4 @@ def begin_worker(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-__all__ = ["begin_worker", "deaf", "one_thread"]
+__all__ = ["begin_worker", "interrupts_blocked", "one_thread"]

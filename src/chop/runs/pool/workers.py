@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from chop.runs.pool.contract import LIVES, Finished, Key, Make, Pool, Site, Take, portable, sentence
-from chop.runs.pool.manners import begin_worker, deaf, one_thread
+from chop.runs.pool.manners import begin_worker, interrupts_blocked, one_thread
 
 LOOK = 0.2
 """Seconds between two looks at clocks and memory."""
@@ -159,7 +159,7 @@ class Workers(Pool):
         process = multiprocessing.get_context("spawn").Process(
             target=_work, args=(theirs, self._site.make, os.getpid()), daemon=True
         )
-        with deaf():  # it inherits that, and must not be torn by Ctrl-C before it can say so itself
+        with interrupts_blocked():  # it inherits that, and must not be torn by Ctrl-C before it can say so itself
             process.start()
         theirs.close()
         worker = _Worker(process, ours, time.monotonic() + START)
