@@ -19,10 +19,9 @@ from typer.testing import CliRunner
 from chop.cli.train import train_app
 from chop.icon import Icon, IconConfig, load, provenance
 from chop.icon.curve import draw
-from chop.icon.functions.data import PAIRS, ConservationBatches, MfcBatches, visible
+from chop.icon.functions.data import PAIRS, ConservationBatches, MfcBatches, function_loss, visible
 from chop.icon.launch import keep_memory, printing, run
 from chop.icon.optimizer import Optimizer, orthogonalised
-from chop.icon.recipes import function_loss
 from chop.icon.training import Plan, TrainingError, exported
 from chop.problems import conservation
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from chop.core.errors import ChopError
-from chop.icon.functions.data import PAIRS, visible
+from chop.icon.functions.data import PAIRS, VALIDATION_STREAM, visible
 from chop.icon.stations.network import StationIcon
 from chop.numerics import Array
 
@@ -209,7 +209,7 @@ def station_errors(network: StationIcon, batches: AirBatches, small: bool = Fals
     if not record.judged.size:
         return {}
     found = {}
-    stream = np.random.default_rng(20_000_001)
+    stream = np.random.default_rng(VALIDATION_STREAM)
     for lead in (1, 6, 24):
         ends = stream.choice(record.judged, 4 if small else 24)
         examples = np.stack([stream.choice(record.ends, 5, replace=False) for _ in ends])
