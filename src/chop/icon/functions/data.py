@@ -10,10 +10,8 @@ now and then only a few, so that the network learns to work with any number of e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,9 +20,11 @@ from torch import Tensor
 from chop.core.metrics import rel_l2
 from chop.icon.functions.network import Icon
 from chop.numerics import Array
-
-if TYPE_CHECKING:
-    from chop.problems.case import Case
+from chop.problems import conservation, mfc
+from chop.problems.case import Case
+from chop.problems.conservation.sampling import FRAME_STEP, GRID, InitialCondition
+from chop.problems.conservation.training import draw_pairs, solve_cubics
+from chop.problems.random_streams import random_stream
 
 PAIRS = 6
 VALIDATION_STREAM = 20_000_001
@@ -43,10 +43,7 @@ class Batch:
     name: str = ""
 
 
-Batches = Callable[[int], Batch]
-
-
-def visible(stream: np.random.Generator, window: Array, few: float = 0.3) -> Tensor:
+def visible_pairs(stream: np.random.Generator, window: Array, few: float = 0.3) -> Tensor:
     """Counts for operators that are consecutive windows or not; a share ``few`` sees 1 to 4 pairs."""
     size = len(window)
     seen = np.broadcast_to(1 - np.eye(PAIRS), (size, PAIRS, PAIRS)).copy()
@@ -77,29 +74,25 @@ class ConservationBatches:
     turns: int = 48
 
     def __call__(self, number: int) -> Batch:
-        from chop.problems.random_streams import random_stream
-
         stream = random_stream("conservation stream", self.split, self.seed, number, 7)
         newest = self.keep // 4 + number * self.size // (self.fluxes * self.turns)
         oldest = max(0, newest - self.keep + 1)
         window = np.arange(self.size) % 2 == 1
         functions = [self._operator(stream, oldest, newest, bool(kind)) for kind in window]
         x, y = (torch.from_numpy(np.stack(part)).unsqueeze(-1) for part in zip(*functions, strict=True))
-        coords = (torch.arange(100, dtype=torch.float64) / 100).float()[:, None].expand(*x.shape)
-        return Batch(x, coords, y, coords, visible(stream, window), "conservation")
+        coords = (torch.arange(GRID, dtype=torch.float64) / GRID).float()[:, None].expand(*x.shape)
+        return Batch(x, coords, y, coords, visible_pairs(stream, window), "conservation")
 
     def _operator(
         self, stream: np.random.Generator, oldest: int, newest: int, window: bool
     ) -> tuple[Array, Array]:
         """Six pairs ``(6, 100)`` of one flux of the blocks at hand."""
-        from chop.problems.conservation.training import draw_pairs
-
         block = _solved(self, int(stream.integers(oldest, newest + 1)))
         frames = block[stream.integers(self.fluxes)]
         rows, starts = draw_pairs(stream, frames, PAIRS, window)
-        shifts = np.full(PAIRS, stream.integers(100)) if window else stream.integers(0, 100, PAIRS)
+        shifts = np.full(PAIRS, stream.integers(GRID)) if window else stream.integers(0, GRID, PAIRS)
         sign, turn = 1 - 2 * stream.integers(0, 2, 2)
-        places = (turn * np.arange(100) + shifts[:, None]) % 100
+        places = (turn * np.arange(GRID) + shifts[:, None]) % GRID
         x, y = (np.take_along_axis(frames[rows, s], places, axis=-1) for s in (starts, starts + 1))
         return np.float32(sign) * x, np.float32(sign) * y
 
@@ -107,10 +100,6 @@ class ConservationBatches:
 @lru_cache(maxsize=64)
 def _solved(settings: ConservationBatches, number: int) -> Array:
     """Block ``number``: frames (fluxes, trajectories, frame, 100), float32."""
-    from chop.problems.conservation.sampling import FRAME_STEP, GRID, InitialCondition
-    from chop.problems.conservation.training import solve_cubics
-    from chop.problems.random_streams import random_stream
-
     stream = random_stream("conservation stream", settings.split, settings.seed, number, 8)
     rows = settings.fluxes * settings.trajectories
     coefficients = stream.uniform(-1, 1, (settings.fluxes, 3))
@@ -136,18 +125,14 @@ class MfcBatches:
     )  # fmt: skip
 
     def __call__(self, number: int) -> Batch:
-        from chop.problems.mfc import MfcStream
-        from chop.problems.random_streams import random_stream
-
-        families = 5
-        times, points = self.grids[number // families % len(self.grids)]
+        times, points = self.grids[number // len(mfc.FAMILIES) % len(self.grids)]
         size = self.size if times * points <= 100 else max(1, self.size // 3)
-        case = MfcStream(
+        case = mfc.MfcStream(
             batch=size, seed=self.seed, split=self.split, times=times, points=points, spacing="rows"
         ).case(number)
         stream = random_stream("mfc stream", self.split, self.seed, number, 7)
         first, second = case.pairs()
-        counts = visible(stream, np.zeros(size, dtype=bool))
+        counts = visible_pairs(stream, np.zeros(size, dtype=bool))
         return Batch(first.values, first.coords, second.values, second.coords, counts, case.meta["family"])
 
 
@@ -174,8 +159,6 @@ def function_errors(
 @lru_cache(maxsize=8)
 def _validation(control: bool, small: bool) -> dict[str, Case]:
     """Cases by name. Their random streams are others than those of the training batches."""
-    from chop.problems import conservation, mfc
-
     seed, split = VALIDATION_STREAM, "train"
     if control:
         n = 4 if small else 40
@@ -184,6 +167,6 @@ def _validation(control: bool, small: bool) -> dict[str, Case]:
 
 
 __all__ = [
-    "PAIRS", "VALIDATION_STREAM", "Batch", "Batches", "ConservationBatches", "MfcBatches", "function_errors",
-    "function_loss", "visible",
+    "PAIRS", "VALIDATION_STREAM", "Batch", "ConservationBatches", "MfcBatches", "function_errors",
+    "function_loss", "visible_pairs",
 ]  # fmt: skip
