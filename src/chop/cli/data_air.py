@@ -32,7 +32,7 @@ def air(
         _fetch(fetch)
         return
     assert world is not None
-    from chop.problems.air.world import HOURS, STATIONS, make_world
+    from chop.problems.air.synthetic_regions import HOURS, STATIONS, make_world
 
     make_world(world, hours or HOURS, stations or STATIONS, seed, weather, overwrite=force)
     typer.echo(f"{world}: two invented regions, bthsa and yrd")
