@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 import chop
 from chop.core.errors import ModelError
 from chop.icon import Icon, IconConfig, bundled, load, provenance, save
-from chop.icon.weights import BUNDLED, FORMAT
+from chop.icon.weights import BUNDLED, WEIGHTS_FORMAT
 from chop.problems import conservation, mfc
 
 TINY = IconConfig(width=16, heads=2, encoder_layers=1, decoder_layers=1)
@@ -80,7 +80,7 @@ def rewritten(tmp_path: Path, header: dict[str, str], **changes: torch.Tensor | 
             del tensors[key]
         else:
             tensors[key] = value
-    good = {"format": FORMAT, "config": json.dumps(TINY.to_dict()), "training": "{}"}
+    good = {"format": WEIGHTS_FORMAT, "config": json.dumps(TINY.to_dict()), "training": "{}"}
     path = tmp_path / "changed.safetensors"
     save_file(tensors, path, metadata={**good, **header})
     return path

@@ -96,9 +96,9 @@ def curve(
     title: Annotated[str, typer.Option(help="Printed above it.")] = "",
 ) -> None:
     """Draw the learning curve."""
-    from chop.icon.curve import draw
+    from chop.icon.curve import draw_curve
 
-    _guarded(lambda: typer.echo(draw(list(folders), picture, title)))
+    _guarded(lambda: typer.echo(draw_curve(list(folders), picture, title)))
 
 
 def _train(
@@ -109,13 +109,13 @@ def _train(
         import os
 
         from chop.core.errors import ChopError
-        from chop.icon.curve import draw
-        from chop.icon.launch import printing, run
-        from chop.icon.training import Plan
+        from chop.icon.curve import draw_curve
+        from chop.icon.launch import progress_printer, run_training
+        from chop.icon.training import TrainingPlan
         from chop.icon.weights import find
         from chop.storage.atomic import write_bytes
 
-        plan = Plan(
+        plan = TrainingPlan(
             problem=problem,
             folder=str(folder or Path("runs") / "train" / f"{problem}-s{seed}"),
             minutes=minutes,
@@ -128,12 +128,12 @@ def _train(
             data=data,
         )
         Path(plan.folder).mkdir(parents=True, exist_ok=True)  # refused here, not once in every worker
-        run(plan, workers or os.cpu_count() or 1, printing(plan))
+        run_training(plan, workers or os.cpu_count() or 1, progress_printer(plan))
         if int(os.environ.get("RANK", "0")) == 0:
             weights = Path(plan.folder) / "weights.safetensors"
             if export is not None:
                 write_bytes(export, weights.read_bytes(), ChopError, overwrite=True)
-            picture = draw([plan.folder], Path(plan.folder) / "curve.png", problem)
+            picture = draw_curve([plan.folder], Path(plan.folder) / "curve.png", problem)
             typer.echo(f"{export or weights}\n{picture}")
 
     _guarded(work)
@@ -141,15 +141,15 @@ def _train(
 
 def _config(data: dict[str, Any] | None) -> Any:
     """The network's shape where it depends on the data: as many channels as there are."""
-    from chop.icon.stations.config import StationConfig
+    from chop.icon.config import StationConfig
 
     return None if data is None else StationConfig(channels=data["channels"])
 
 
 def _export(folder: Path, path: Path) -> None:
-    from chop.icon.training import exported
+    from chop.icon.training import export_weights
 
-    typer.echo(exported(folder, path))
+    typer.echo(export_weights(folder, path))
 
 
 def _guarded(work: object) -> None:
