@@ -189,9 +189,9 @@ def test_command_line(tmp_path: Path) -> None:
     assert "conservation" in runner.invoke(train_app, ["--help"]).output
     missing = runner.invoke(train_app, ["export", str(tmp_path), str(tmp_path / "w.safetensors")])
     assert missing.exit_code == 2
-    bad = runner.invoke(train_app, ["mfc", "--minutes", "-1", "--folder", str(tmp_path)])
+    bad = runner.invoke(train_app, ["mfc", "--minutes", "-1", "--out", str(tmp_path)])
     assert bad.exit_code == 2
-    unknown = runner.invoke(train_app, ["mfc", "--from", "nothing", "--folder", str(tmp_path)])
+    unknown = runner.invoke(train_app, ["mfc", "--from", "nothing", "-o", str(tmp_path)])
     assert unknown.exit_code == 2
     run_training(plan(tmp_path / "run", steps=2))
     out = tmp_path / "w.safetensors"
@@ -202,3 +202,19 @@ def test_command_line(tmp_path: Path) -> None:
         runner.invoke(train_app, ["curve", str(tmp_path / "run"), "--picture", str(picture)]).exit_code == 0
     )
     assert picture.exists()
+
+
+def test_the_old_name_of_out_works_and_says_so(tmp_path: Path, monkeypatch) -> None:
+    begun = []
+    monkeypatch.setattr("chop.icon.launch.run_training", lambda plan, *_: begun.append(plan.folder))
+    monkeypatch.setattr("chop.icon.curve.draw_curve", lambda folders, picture, title: picture)
+    runner = CliRunner()
+    old, new = (runner.invoke(train_app, ["mfc", name, str(tmp_path)]) for name in ("--folder", "--out"))
+    assert (old.exit_code, new.exit_code) == (0, 0)
+    assert begun == [str(tmp_path)] * 2
+    assert f"write --out {tmp_path}" in old.stderr
+    assert "--folder" not in new.stderr + new.stdout
+    both = runner.invoke(train_app, ["mfc", "--folder", str(tmp_path), "--out", str(tmp_path)])
+    assert both.exit_code == 2
+    assert len(begun) == 2
+    assert "--folder" not in runner.invoke(train_app, ["mfc", "--help"]).output

@@ -74,9 +74,23 @@ def find(name_or_path: str | Path) -> Path:
     )
 
 
-def load(name_or_path: str | Path) -> Network:
-    """A frozen network: a bundled one by name ("conservation", "mfc"), or any file written by `save`."""
+def load(name_or_path: str | Path, *, device: str | torch.device | None = None) -> Network:
+    """A frozen network: a bundled one by name ("conservation", "mfc"), or any file written by `save`.
+
+    ``device`` is where it works ("cuda", "cuda:1"), the CPU if left out. Prompts may be elsewhere: what the
+    network needs of them is moved, and the answer comes back to where its prompt is.
+    """
     network, _ = read_weights(find(name_or_path))
+    if device is not None:
+        try:
+            network.to(torch.device(device))
+        # What is not compiled in, not plugged in, not known or full says so in all these ways.
+        except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
+            there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))])
+            reason = str(error).strip().partition("\n")[0]
+            raise ModelError(
+                f"the network cannot be put on device {str(device)!r} ({reason}); there is {there}"
+            ) from None
     return network
 
 
