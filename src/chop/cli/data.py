@@ -166,9 +166,9 @@ def _command(name: str, out: Path, options: Mapping[str, object], flags: Mapping
 def _write(
     out: Path, n: int, piece: Callable[[int, int], Case], command: str, force: bool, drop: bool = False
 ) -> None:
-    from chop.cli.terminal import bar
     from chop.core.errors import SolveError
     from chop.problems.question_files import write_cases
+    from chop.runs.progress import passing_bar
 
     def pieces() -> Iterator[Case]:
         for first in range(0, n, _ROWS_AT_A_TIME):
@@ -179,13 +179,12 @@ def _write(
                     raise
 
     written = 0
-    with bar() as shown:
-        task = shown.add_task(out.name, total=n)
+    with passing_bar(n, out.name) as shown:
 
         def progress(rows: int) -> None:
             nonlocal written
             written = rows
-            shown.update(task, completed=rows)
+            shown.update(rows)
 
         write_cases(out, pieces(), command=command, overwrite=force, progress=progress)
     dropped = f" ({n - written} failed and were left out)" if written < n else ""
@@ -193,21 +192,11 @@ def _write(
 
 
 def _fetch(folder: Path) -> None:
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-
-    from chop.cli.terminal import bar
     from chop.problems.air.download import fetch
+    from chop.runs.progress import passing_bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with bar(*columns) as shown:
-        tasks: dict[str, object] = {}
-
-        def show(name: str, have: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = shown.add_task(name, total=total)
-            shown.update(tasks[name], completed=have, total=total)  # type: ignore[arg-type]
-
-        files = fetch(folder, progress=show)
+    with passing_bar(download=True) as shown:
+        files = fetch(folder, progress=lambda name, have, total: shown.update(have, total=total, row=name))
     typer.echo(f"{folder}: {', '.join(file.name for file in files)}")
 
 

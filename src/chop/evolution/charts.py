@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,11 +83,4 @@ def _axes(across: str, up: str) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def embedded(figure: Figure) -> str:
-    """A figure as the address of an image that needs no file."""
-    packed = io.BytesIO()
-    figure.savefig(packed, format="png", dpi=RESOLUTION, metadata={"Software": None})
-    return "data:image/png;base64," + base64.b64encode(packed.getvalue()).decode("ascii")
-
-
-__all__ = ["embedded", "pedigree", "progress", "ratings"]
+__all__ = ["pedigree", "progress", "ratings"]

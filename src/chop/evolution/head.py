@@ -12,29 +12,29 @@ from chop.evolution.parts import Parts, changed
 from chop.evolution.shapes import Record, fitting
 from chop.storage.schema import (
     Shape,
+    finite,
     integer,
     list_of,
     mapping_of,
     mismatch,
-    number,
     optional,
     present_part,
-    text,
+    string,
 )
 
 FORMAT = "chop-evolution-2"
 FIRST_FORMAT = "chop-evolution-1"
 """Of version 0.1.0: knows no axes, times, masks and metric, and only some limits."""
 
-_HEAD: Shape = {"version": text, "task": text, "seed": integer, "agents": list_of(text)}
+_HEAD: Shape = {"version": string, "task": string, "seed": integer, "agents": list_of(string)}
 _RULES: Shape = {
-    "size": integer, "depth": integer, "calls": integer, "start": text, "operators": list_of(text),
-    "guidance": text,
+    "size": integer, "depth": integer, "calls": integer, "start": string, "operators": list_of(string),
+    "guidance": string,
 }  # fmt: skip
 _PARTS: Shape = {
-    "data": text, "axes": list_of(list_of(list_of(lambda part: text(part) or optional(number)(part)))),
-    "times": text, "masks": text, "model": text, "metric": text, "limits": mapping_of(number), "start": text,
-    "operators": list_of(text), "own_operators": mapping_of(text), "guidance": text,
+    "data": string, "axes": list_of(list_of(list_of(lambda part: string(part) or optional(finite)(part)))),
+    "times": string, "masks": string, "model": string, "metric": string, "limits": mapping_of(finite),
+    "start": string, "operators": list_of(string), "own_operators": mapping_of(string), "guidance": string,
 }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ class Head:
             )
         fitting(record, _HEAD, f"{path} does not begin like an evolution")
         parts = _first_parts(record) if record["format"] == FIRST_FORMAT else record.get("parts")
-        problem = mismatch(parts, {"data": text, "model": text, **present_part(parts, _PARTS)})
+        problem = mismatch(parts, {"data": string, "model": string, **present_part(parts, _PARTS)})
         if problem:
             raise EvolutionError(
                 f"{path} does not begin like an evolution: it has {problem}; use another folder"
@@ -91,7 +91,7 @@ def _first_parts(record: Record) -> Any:
         rules = json.loads(record["rules"])
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    if mismatch(rules, _RULES) or mismatch(record, {"data": text, "model": text}):
+    if mismatch(rules, _RULES) or mismatch(record, {"data": string, "model": string}):
         return None
     return {
         "data": record["data"], "model": record["model"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chop.core.errors import EvolutionError
 from chop.core.metrics import Paired
@@ -14,8 +15,20 @@ from chop.evolution.journal import Journal, Record
 from chop.evolution.population import Candidate
 from chop.evolution.run import Evolved
 from chop.pictures import draw_program
-from chop.pictures.style import CSS
+from chop.pictures.html import (
+    document,
+    facts_list,
+    html_table,
+    scroll_region,
+    section,
+    table_row,
+    wide_figure,
+)
+from chop.pictures.rendering import figure_bytes
 from chop.storage.atomic import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FILE = "report.html"
 _EXTRA = """
@@ -42,26 +55,19 @@ def page(evolved: Evolved, found: Findings, records: Sequence[Record]) -> str:
     winner = evolved.winner
     kinds = evolved.state.kinds
     parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        f"<title>Evolution: {escape(evolved.task.name)}</title><style>{CSS}{_EXTRA}</style></head>",
-        "<body><main>",
-        f"<header><p>Evolution for the task {escape(evolved.task.name)}: the winner</p>"
-        f"<h1><code>{escape(winner.text)}</code></h1></header>",
         _facts(evolved, records),
         "<p>The winner never calls the model.</p>" if evolved.without_model else "",
         _section("Scores", _scores(found), _SCORES_SAID),
-        _section("The winner", _scroll(draw_program(winner.program(), "svg"), "drawing of the winner")),
-        _section("Progress", _figure(charts.embedded(charts.progress(evolved.state.candidates)), "progress")),
+        _section("The winner", scroll_region(draw_program(winner.program(), "svg"), "drawing of the winner")),
+        _section("Progress", _figure(charts.progress(evolved.state.candidates), "progress")),
         _section("What each operator carries", _ablation(winner, found), _ABLATION_SAID),
         _section("Family of the winner", _family(found, kinds)),
         _section("Agents", _agents(evolved, records, kinds), _AGENTS_SAID),
         _section("The winner at work", f"<pre>{escape(found.trace)}</pre>", "On the first question."),
-        "</main></body></html>",
     ]
-    return "\n".join(parts) + "\n"
+    lead = f"Evolution for the task {evolved.task.name}: the winner"
+    heading = f"<code>{escape(winner.text)}</code>"
+    return document(f"Evolution: {evolved.task.name}", lead, heading, parts, style=_EXTRA)
 
 
 _SCORES_SAID = (
@@ -89,8 +95,7 @@ def _facts(evolved: Evolved, records: Sequence[Record]) -> str:
         "judging": f"{seconds / 60:.1f} min of one core",
         "found by": f"candidate #{evolved.winner.number}",
     }
-    items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
-    return f"<dl>{items}</dl>"
+    return facts_list(facts)
 
 
 def _scores(found: Findings) -> str:
@@ -125,7 +130,7 @@ def _family(found: Findings, kinds: dict[int, str]) -> str:
         rows.append(
             (f"#{c.number}", f"{c.fitness:.3f}", escape(by), parents, f"<code>{escape(c.text)}</code>")
         )
-    figure = _figure(charts.embedded(charts.pedigree(found.family)), "ancestors of the winner by score")
+    figure = _figure(charts.pedigree(found.family), "ancestors of the winner by score")
     return figure + _table(("", "score", "made by", "from", "program"), rows, "family of the winner")
 
 
@@ -145,37 +150,25 @@ def _agents(evolved: Evolved, records: Sequence[Record], kinds: dict[int, str]) 
             (f"#{agent.number}", escape(agent.kind), parent, f"{agent.rating:.0f}",
              str(made.get(agent.number, 0)), goes_by)
         )  # fmt: skip
-    figure = _figure(charts.embedded(charts.ratings(records, kinds)), "ratings of the agents over the races")
+    figure = _figure(charts.ratings(records, kinds), "ratings of the agents over the races")
     head = ("agent", "kind", "child of", "rating", "proposals", "goes by")
     return figure + _table(head, rows, "agents")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str:
-    cells = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td{_long(cell)}>{cell}</td>" for cell in row) + "</tr>" for row in rows
+    marked = (
+        table_row((cell, "text" if "<code>" in cell or len(cell) > 60 else "") for cell in row)
+        for row in rows
     )
-    return (
-        f'<div class="rows" tabindex="0" role="region" aria-label="{escape(name)}"><table><thead><tr>{cells}'
-        f"</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _long(cell: str) -> str:
-    return ' class="text"' if "<code>" in cell or len(cell) > 60 else ""
+    return scroll_region(html_table(head, marked), name, "rows")
 
 
 def _section(title: str, body: str, said: str = "") -> str:
-    words = f"<p>{escape(said)}</p>" if said else ""
-    return f"<section><h2>{escape(title)}</h2>{words}{body}</section>"
+    return section(escape(title), body, escape(said))
 
 
-def _scroll(body: str, name: str) -> str:
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">{body}</div>'
-
-
-def _figure(address: str, said: str) -> str:
-    return f'<figure class="wide"><img class="plot" alt="{escape(said)}" src="{address}"></figure>'
+def _figure(figure: Figure, said: str) -> str:
+    return wide_figure(figure_bytes(figure, "png", charts.RESOLUTION), said)
 
 
 __all__ = ["FILE", "page", "write"]

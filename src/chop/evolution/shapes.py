@@ -9,34 +9,34 @@ from chop.core.errors import EvolutionError
 from chop.storage.schema import (
     Shape,
     anything,
+    finite,
     integer,
     list_of,
     mapping_of,
     mismatch,
-    number,
     one_of,
     optional,
     record_of,
-    text,
+    string,
 )
 
 Record = dict[str, Any]
 
 CANDIDATE: Shape = {
-    "candidate": integer, "iteration": integer, "agent": integer, "move": text, "parents": list_of(integer),
-    "program": text, "size": integer, "calls": integer, "status": one_of("done", "stopped", "failed"),
-    "reason": text, "fitness": optional(number), "errors": list_of(number),
-    "clock": record_of({"seconds": number}),
+    "candidate": integer, "iteration": integer, "agent": integer, "move": string, "parents": list_of(integer),
+    "program": string, "size": integer, "calls": integer, "status": one_of("done", "stopped", "failed"),
+    "reason": string, "fitness": optional(finite), "errors": list_of(finite),
+    "clock": record_of({"seconds": finite}),
 }  # fmt: skip
 _SHAPES: Mapping[str, Shape] = {
     "candidate": CANDIDATE,
     "said": {
-        "iteration": integer, "agent": integer, "programs": list_of(text), "guidance": optional(text),
+        "iteration": integer, "agent": integer, "programs": list_of(string), "guidance": optional(string),
         "notes": mapping_of(anything),
     },
     "race": {
         "iteration": integer, "references": list_of(integer), "winner": integer, "best": integer,
-        "value": optional(number), "ratings": mapping_of(number), "born": list_of(anything),
+        "value": optional(finite), "ratings": mapping_of(finite), "born": list_of(anything),
         "gone": list_of(integer),
     },
     "head": {},  # it is read, and checked, as the first line is

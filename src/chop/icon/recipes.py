@@ -8,10 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from chop.icon.functions.config import CONSERVATION, MFC
+from chop.icon.config import AIR, CONSERVATION, MFC, NetworkConfig
 from chop.icon.functions.data import ConservationBatches, MfcBatches, function_errors, function_loss
-from chop.icon.kinds import Config
-from chop.icon.stations.config import AIR
 from chop.icon.stations.data import AirBatches, station_errors, station_loss
 
 
@@ -19,7 +17,7 @@ from chop.icon.stations.data import AirBatches, station_errors, station_loss
 class Recipe:
     """``batches(size=, seed=, **data)`` gives batch n when called with n; ``errors`` are by name."""
 
-    config: Config
+    config: NetworkConfig
     batches: Callable[..., Callable[[int], Any]]
     loss: Callable[[Any, Any], Tensor]
     errors: Callable[[Any, Any, bool], dict[str, float]]

@@ -16,7 +16,7 @@ from chop.bench.executors import EXECUTORS
 from chop.bench.work import fingerprint
 from chop.core.errors import BenchError
 from chop.core.text import parse
-from chop.icon.stations.config import StationConfig
+from chop.icon.config import StationConfig
 from chop.icon.weights import bundled, find, provenance
 from chop.problems import air
 from chop.runs.progress import with_progress
