@@ -18,7 +18,7 @@ import torch
 
 from chop.core.programs import FOUND
 from chop.evolution.findings import findings
-from chop.evolution.run import evolve
+from chop.evolution.search import evolve
 
 JOURNALS = Path(__file__).parents[1] / "docs" / "results" / "evolution"
 

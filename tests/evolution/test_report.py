@@ -14,9 +14,9 @@ import chop
 from chop.cli import main
 from chop.core.errors import EvolutionError
 from chop.evolution.findings import findings
-from chop.evolution.journal import FILE
+from chop.evolution.journal import JOURNAL_FILE
 from chop.evolution.report import write
-from chop.evolution.run import evolve
+from chop.evolution.search import evolve
 
 ROOT = Path(__file__).parents[2]
 TOY = str(ROOT / "tests" / "assets" / "toy_task.py")
@@ -77,9 +77,9 @@ def test_the_command_searches_reports_and_continues(run, tmp_path):
     chop.parse(text)
     assert "validation error, the winner" in out
     assert (tmp_path / "here" / "report.html").exists()
-    before = (tmp_path / "here" / FILE).read_bytes()
+    before = (tmp_path / "here" / JOURNAL_FILE).read_bytes()
     assert run(*asked)[0] == 0
-    assert (tmp_path / "here" / FILE).read_bytes() == before
+    assert (tmp_path / "here" / JOURNAL_FILE).read_bytes() == before
 
 
 def test_ctrl_c_is_an_ordinary_end(tmp_path):
@@ -94,7 +94,7 @@ def test_ctrl_c_is_an_ordinary_end(tmp_path):
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
     )  # fmt: skip
-    journal = tmp_path / "here" / FILE
+    journal = tmp_path / "here" / JOURNAL_FILE
     while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 5):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)

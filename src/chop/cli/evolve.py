@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from chop.evolution.agents import Proposer
     from chop.evolution.chat import Chat
-    from chop.evolution.loop import State
+    from chop.evolution.search import SearchState as State
     from chop.evolution.task import Task
 
 EVERY = 30.0
@@ -70,8 +70,8 @@ def evolve(
     from chop.core.errors import EvolutionError
     from chop.evolution.chat import Chat
     from chop.evolution.report import write
-    from chop.evolution.run import evolve as search
-    from chop.evolution.run import prepare
+    from chop.evolution.search import evolve as search
+    from chop.evolution.search import prepare_export
     from chop.evolution.tasks import load_task
 
     torch.set_num_threads(1)  # as the workers: more gain nothing at this size
@@ -81,7 +81,7 @@ def evolve(
         console.print(line, markup=False)
 
     if export is not None:
-        prepare(export, force)
+        prepare_export(export, force)
     with_models = "llm" in agents.split(",")
     if (llm_url or llm_model) and not with_models:
         raise EvolutionError(
@@ -125,7 +125,7 @@ def _language_model(
     chat: Chat, tokens: int, folder: Path, task: Task, show: Callable[[str], None]
 ) -> tuple[dict[str, Proposer], str]:
     """The proposer behind ``llm`` agents, and what it is told at first."""
-    from chop.evolution.language import FIRST_GUIDANCE, Budget, LanguageModel
+    from chop.evolution.language_agents import FIRST_GUIDANCE, Budget, LanguageModel
     from chop.evolution.population import Candidate
 
     def explain(candidate: Candidate) -> str:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from chop.evolution.journal import Record
+from chop.evolution.journal import JournalRecord
 from chop.evolution.population import Candidate
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def progress(candidates: Sequence[Candidate]) -> Figure:
     return figure
 
 
-def ratings(records: Sequence[Record], kinds: dict[int, str]) -> Figure:
+def ratings(records: Sequence[JournalRecord], kinds: dict[int, str]) -> Figure:
     """The agents' ratings over the races; a revision begins where its line does."""
     figure, axes = _axes("race", "Elo rating")
     curves: dict[int, list[tuple[int, float]]] = {}

@@ -10,10 +10,10 @@ from torch import Tensor
 from chop.core.errors import ChopError
 from chop.core.metrics import Paired, paired
 from chop.core.text import parse
-from chop.evolution.memory import Remembering
-from chop.evolution.moves import shorter
+from chop.evolution.judging import CachedModel
+from chop.evolution.moves import programs_with_one_less
 from chop.evolution.population import Candidate
-from chop.evolution.run import Evolved
+from chop.evolution.search import Evolved
 from chop.evolution.task import Task, errors_of
 from chop.problems.case import Case
 
@@ -51,7 +51,7 @@ def findings(evolved: Evolved) -> Findings:
     """Judge the winner where it counts; asks the model a few hundred questions."""
     winner = evolved.winner
     # What remains of a program without one of its parts asks mostly what the whole asks.
-    task = replace(evolved.task, model=Remembering(evolved.task.model))
+    task = replace(evolved.task, model=CachedModel(evolved.task.model))
     named = {f"start ({task.start})": task.start, **task.known, "the winner": winner.text}
     result = winner.program().run(task.model, task.cases.prompt[:1])
     assert result.trace is not None
@@ -89,7 +89,7 @@ def _compared(task: Task, named: Mapping[str, str], cases: Case) -> dict[str, Pa
 def _ablation(task: Task, winner: Candidate) -> tuple[tuple[str, float | None], ...]:
     start = sum(winner.raw)
     found: list[tuple[str, float | None]] = []
-    for program in shorter(winner.program()):
+    for program in programs_with_one_less(winner.program()):
         try:
             errors = errors_of(task, str(program), task.cases)
             own = float(errors.sum())

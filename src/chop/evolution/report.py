@@ -10,14 +10,14 @@ from chop.core.errors import EvolutionError
 from chop.core.metrics import Paired
 from chop.evolution import charts
 from chop.evolution.findings import Findings, findings
-from chop.evolution.journal import Journal, Record
+from chop.evolution.journal import Journal, JournalRecord
 from chop.evolution.population import Candidate
-from chop.evolution.run import Evolved
+from chop.evolution.search import Evolved
 from chop.pictures import draw_program
 from chop.pictures.style import CSS
 from chop.storage.atomic import write_text
 
-FILE = "report.html"
+REPORT_FILE = "report.html"
 _EXTRA = """
 .wide { margin: 0 0 20px; } .wide img { width: auto; max-width: min(100%, 760px); }
 .rows { overflow-x: auto; } .rows table { font-variant-numeric: tabular-nums; }
@@ -33,11 +33,11 @@ def write(evolved: Evolved) -> tuple[Path, Findings]:
     found = findings(evolved)
     with Journal(evolved.out, None) as journal:
         text = page(evolved, found, journal.records)
-    path = evolved.out / FILE
+    path = evolved.out / REPORT_FILE
     return write_text(path, text, EvolutionError, overwrite=True), found
 
 
-def page(evolved: Evolved, found: Findings, records: Sequence[Record]) -> str:
+def page(evolved: Evolved, found: Findings, records: Sequence[JournalRecord]) -> str:
     """The whole page."""
     winner = evolved.winner
     kinds = evolved.state.kinds
@@ -75,7 +75,7 @@ _AGENTS_SAID = (
 )
 
 
-def _facts(evolved: Evolved, records: Sequence[Record]) -> str:
+def _facts(evolved: Evolved, records: Sequence[JournalRecord]) -> str:
     candidates = evolved.state.candidates
     count = {name: sum(c.status == name for c in candidates) for name in ("done", "stopped", "failed")}
     seconds = sum(r["clock"]["seconds"] for r in records if r["kind"] == "candidate")
@@ -129,7 +129,7 @@ def _family(found: Findings, kinds: dict[int, str]) -> str:
     return figure + _table(("", "score", "made by", "from", "program"), rows, "family of the winner")
 
 
-def _agents(evolved: Evolved, records: Sequence[Record], kinds: dict[int, str]) -> str:
+def _agents(evolved: Evolved, records: Sequence[JournalRecord], kinds: dict[int, str]) -> str:
     rows = []
     made: dict[int, int] = {}
     for candidate in evolved.state.candidates:
@@ -176,6 +176,3 @@ def _scroll(body: str, name: str) -> str:
 
 def _figure(address: str, said: str) -> str:
     return f'<figure class="wide"><img class="plot" alt="{escape(said)}" src="{address}"></figure>'
-
-
-__all__ = ["FILE", "page", "write"]
