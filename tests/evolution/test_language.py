@@ -25,7 +25,7 @@ from chop.evolution.language_agents import (
     question_messages,
 )
 from chop.evolution.population import Candidate
-from chop.evolution.report import write
+from chop.evolution.report import write_report
 from chop.evolution.search import evolve
 from chop.evolution.space import Space
 from chop.evolution.tasks import load_task
@@ -304,7 +304,7 @@ def test_a_language_model_takes_part(tmp_path):
     assert any(candidate.move == "llm" for candidate in found.state.candidates)
     children = [agent for agent in found.state.agents.values() if agent.kind == "llm" and agent.parent]
     assert [agent.guidance for agent in children] == ["try smaller targets <script>[key]</script>"]
-    page, _ = write(found)
+    page, _ = write_report(found)
     assert "<script" not in page.read_text(encoding="utf-8")
     for path in tmp_path.iterdir():
         assert KEY.encode() not in path.read_bytes(), f"the key is in {path.name}"

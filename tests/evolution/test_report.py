@@ -13,9 +13,8 @@ import pytest
 import chop
 from chop.cli import main
 from chop.core.errors import EvolutionError
-from chop.evolution.findings import findings
 from chop.evolution.journal import JOURNAL_FILE
-from chop.evolution.report import write
+from chop.evolution.report import analyse_winner, write_report
 from chop.evolution.search import evolve
 
 ROOT = Path(__file__).parents[2]
@@ -44,10 +43,10 @@ def evolved(tmp_path_factory):
 
 
 def test_findings_say_what_was_asked(evolved):
-    found = findings(evolved)
+    found = analyse_winner(evolved)
     assert [score.name for score in found.scores] == ["start (icon)", "corrected", "the winner"]
-    assert found.winner.validation.reduction > 0, "it holds where evolution never looked"
-    assert found.winner.evolution.base_mean / found.winner.evolution.mean == pytest.approx(
+    assert found.scores[-1].validation.reduction > 0, "it holds where evolution never looked"
+    assert found.scores[-1].evolution.base_mean / found.scores[-1].evolution.mean == pytest.approx(
         evolved.fitness, rel=1e-5
     )
     assert len(found.ablation) >= 2
@@ -58,7 +57,7 @@ def test_findings_say_what_was_asked(evolved):
 
 
 def test_the_page_needs_nothing_but_itself(evolved):
-    path, _ = write(evolved)
+    path, _ = write_report(evolved)
     page = path.read_text(encoding="utf-8")
     assert not re.search(r"(src|href)=\"(?!data:)", page)
     assert "<script" not in page

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chop.core.errors import DataError, ProblemError
 from chop.problems import air
 from chop.problems.air import retrieval
-from chop.problems.air.eligibility import usable_windows
+from chop.problems.air.windows import usable_windows
 
 PERIOD = ("2022-01-01", "2022-01-21")  # 480 hours
 QUERIES = ("2022-01-21", "2022-02-01")

@@ -13,7 +13,7 @@ from chop.bench.store import Store
 from chop.core.errors import BenchError, EvolutionError
 from chop.evolution.journal import JOURNAL_FILE, Journal, stored_verdict
 from chop.evolution.language_agents import TRANSCRIPT, tokens_spent
-from chop.evolution.report import write
+from chop.evolution.report import write_report
 from chop.evolution.search import evolve
 from chop.storage.log import decode_line, encode_line
 
@@ -118,7 +118,7 @@ def test_a_report_on_an_odd_journal_is_a_sentence(evolved, lines, tmp_path):
     odd = [*lines[:-1], {**lines[-1], "ratings": {"1": "high"}}]
     (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, odd)))
     with pytest.raises(EvolutionError, match="is no race: it has an odd ratings"):
-        write(replace(evolved, out=tmp_path))
+        write_report(replace(evolved, out=tmp_path))
 
 
 def test_a_verdict_is_read_from_a_candidate_only(lines):

@@ -138,9 +138,9 @@ def _command(name: str, out: Path, options: Mapping[str, object], flags: Mapping
 def _write(
     out: Path, n: int, piece: Callable[[int, int], Case], command: str, force: bool, drop: bool = False
 ) -> None:
-    from chop.cli.terminal import bar
     from chop.core.errors import SolveError
     from chop.problems.question_files import write_cases
+    from chop.runs.progress import passing_bar
 
     def pieces() -> Iterator[Case]:
         for first in range(0, n, _ROWS_AT_A_TIME):
@@ -151,13 +151,12 @@ def _write(
                     raise
 
     written = 0
-    with bar() as shown:
-        task = shown.add_task(out.name, total=n)
+    with passing_bar(n, out.name) as shown:
 
         def progress(rows: int) -> None:
             nonlocal written
             written = rows
-            shown.update(task, completed=rows)
+            shown.update(rows)
 
         write_cases(out, pieces(), command=command, overwrite=force, progress=progress)
     dropped = f" ({n - written} failed and were left out)" if written < n else ""

@@ -32,28 +32,18 @@ def air(
         _fetch(fetch)
         return
     assert world is not None
-    from chop.problems.air.world import HOURS, STATIONS, make_world
+    from chop.problems.air.synthetic_regions import HOURS, STATIONS, make_world
 
     make_world(world, hours or HOURS, stations or STATIONS, seed, weather, overwrite=force)
     typer.echo(f"{world}: two invented regions, bthsa and yrd")
 
 
 def _fetch(folder: Path) -> None:
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-
-    from chop.cli.terminal import bar
     from chop.problems.air.download import fetch
+    from chop.runs.progress import passing_bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with bar(*columns) as shown:
-        tasks: dict[str, object] = {}
-
-        def show(name: str, have: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = shown.add_task(name, total=total)
-            shown.update(tasks[name], completed=have, total=total)  # type: ignore[arg-type]
-
-        files = fetch(folder, progress=show)
+    with passing_bar(download=True) as shown:
+        files = fetch(folder, progress=lambda name, have, total: shown.update(have, total=total, row=name))
     typer.echo(f"{folder}: {', '.join(file.name for file in files)}")
 
 

@@ -28,8 +28,8 @@ FIRST_FORMAT = "chop-evolution-1"
 
 _FIRST_RULES: schema.Shape = {
     **dict.fromkeys(("size", "depth", "calls"), schema.integer),
-    **dict.fromkeys(("start", "guidance"), schema.text),
-    "operators": schema.list_of(schema.text),
+    **dict.fromkeys(("start", "guidance"), schema.string),
+    "operators": schema.list_of(schema.string),
 }
 
 
@@ -59,7 +59,7 @@ def _changed_operators(found: Any, wanted: Any) -> str:
 
 def _is_axes(value: Any) -> bool:
     """Names and periods of coordinates."""
-    return schema.list_of(schema.list_of(lambda v: v is None or schema.text(v) or schema.number(v)))(value)
+    return schema.list_of(schema.list_of(lambda v: v is None or schema.string(v) or schema.finite(v)))(value)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _Part:
     of a change beside that."""
 
     words: str
-    check: schema.Check = schema.text
+    check: schema.Check = schema.string
     same: Callable[[Any, Any], bool] = _is_equal
     change: Callable[[Any, Any], str] = lambda *_: ""
 
@@ -80,10 +80,10 @@ _PARTS: Mapping[str, _Part] = {
     "masks": _Part("the masks of the answers"),
     "model": _Part("the model", change=lambda *_: "or does not answer the same question alike twice"),
     "metric": _Part("the metric", same=fingerprint.may_be_same),
-    "limits": _Part("the limits", schema.mapping_of(schema.number), _limits_are_same, _changed_limits),
+    "limits": _Part("the limits", schema.mapping_of(schema.finite), _limits_are_same, _changed_limits),
     "start": _Part("the start program", change=lambda found, wanted: f"{found}, now {wanted}"),
-    "operators": _Part("the operators", schema.list_of(schema.text), change=_changed_operators),
-    "own_operators": _Part("the code of an operator", schema.mapping_of(schema.text), _operators_are_same),
+    "operators": _Part("the operators", schema.list_of(schema.string), change=_changed_operators),
+    "own_operators": _Part("the code of an operator", schema.mapping_of(schema.string), _operators_are_same),
     "guidance": _Part("the first guidance"),
 }  # fmt: skip
 
@@ -153,13 +153,13 @@ class SearchIdentity:
         problem = schema.mismatch(
             record,
             {
-                "version": schema.text,
-                "task": schema.text,
+                "version": schema.string,
+                "task": schema.string,
                 "seed": schema.integer,
-                "agents": schema.list_of(schema.text),
+                "agents": schema.list_of(schema.string),
             },
         ) or schema.mismatch(
-            parts, {"data": schema.text, "model": schema.text, **schema.present_part(parts, checks)}
+            parts, {"data": schema.string, "model": schema.string, **schema.present_part(parts, checks)}
         )
         if problem:
             raise EvolutionError(f"{told}: it has {problem}; use another folder")
@@ -192,7 +192,7 @@ def _first_parts(record: dict[str, Any]) -> Any:
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
     if schema.mismatch(rules, _FIRST_RULES) or schema.mismatch(
-        record, {"data": schema.text, "model": schema.text}
+        record, {"data": schema.string, "model": schema.string}
     ):
         return None
     return {

@@ -23,41 +23,48 @@ from chop.evolution.judging import Verdict
 from chop.evolution.population import Candidate
 from chop.storage.log import AppendLog, OwnsLog
 from chop.storage.schema import (
+    Record,
     Shape,
     anything,
+    checked_record,
+    finite,
     integer,
     list_of,
     mapping_of,
-    mismatch,
-    number,
     one_of,
     optional,
     record_of,
-    text,
+    string,
 )
 
 JOURNAL_FILE = "journal.jsonl"
-JournalRecord = dict[str, Any]
 
 _SHAPES: Mapping[str, Shape] = {
     "candidate": {
-        "candidate": integer, "iteration": integer, "agent": integer, "move": text,
-        "parents": list_of(integer), "program": text, "size": integer, "calls": integer,
-        "status": one_of("done", "stopped", "failed"), "reason": text, "fitness": optional(number),
-        "errors": list_of(number), "clock": record_of({"seconds": number}),
+        "candidate": integer, "iteration": integer, "agent": integer, "move": string,
+        "parents": list_of(integer), "program": string, "size": integer, "calls": integer,
+        "status": one_of("done", "stopped", "failed"), "reason": string, "fitness": optional(finite),
+        "errors": list_of(finite), "clock": record_of({"seconds": finite}),
     },
     "said": {
-        "iteration": integer, "agent": integer, "programs": list_of(text), "guidance": optional(text),
+        "iteration": integer, "agent": integer, "programs": list_of(string), "guidance": optional(string),
         "notes": mapping_of(anything),
     },
     "race": {
         "iteration": integer, "references": list_of(integer), "winner": integer, "best": integer,
-        "value": optional(number), "ratings": mapping_of(number), "born": list_of(anything),
+        "value": optional(finite), "ratings": mapping_of(finite), "born": list_of(anything),
         "gone": list_of(integer),
     },
     "head": {},  # it is read, and checked, as the first line is
 }  # fmt: skip
-"""What is read of each kind of record, so that anything else is told with its line."""
+"""What is read of each kind of record."""
+
+
+def _shape_of(content: Any) -> tuple[str, Shape]:
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if isinstance(kind, str) and kind in _SHAPES:
+        return kind, _SHAPES[kind]
+    return "record of an evolution", {"kind": one_of(*_SHAPES)}
 
 
 class Journal(OwnsLog):
@@ -66,34 +73,17 @@ class Journal(OwnsLog):
     def __init__(self, folder: str | Path, wanted: SearchIdentity | None) -> None:
         self.folder = Path(folder)
         self.path = self.folder / JOURNAL_FILE
-        if wanted is None and not self.path.is_file():
-            raise EvolutionError(f"{self.folder} holds no evolution ({JOURNAL_FILE} is missing)")
-        self._lines = AppendLog(self.path, EvolutionError, writing=wanted is not None)
-        try:
-            self._read(wanted)
-        except EvolutionError:
-            self.close()
-            raise
+        head = None if wanted is None else wanted.to_json()
+        with self._opened(self.path, EvolutionError, "evolution", head) as log:
+            self._read(log, wanted)
 
-    def _read(self, wanted: SearchIdentity | None) -> None:
-        contents = self._lines.contents
-        if not contents:
-            if wanted is None:
-                raise EvolutionError(f"{self.path} is empty")
-            contents = [wanted.to_json()]
-            self._lines.append(contents)
-        self.identity = SearchIdentity.from_json(contents[0], self.path)
-        lines = _records(self.path, contents)
-        self.damaged = contents.count(None)
-        first_bad = contents.index(None) if self.damaged else len(contents)
-        everything = [
-            *(
-                record
-                for path in self._damaged_files()
-                for _, record in _records(path, AppendLog(path, EvolutionError, writing=False).contents)
-            ),
-            *(record for _, record in lines),
-        ]
+    def _read(self, log: AppendLog, wanted: SearchIdentity | None) -> None:
+        self.identity = SearchIdentity.from_json(log.contents[0], self.path)
+        self.damaged = log.damaged
+        first_bad = log.contents.index(None) if log.damaged else len(log.contents)
+        lines = list(log.records(_shape_of, after=1))
+        older = [AppendLog(path, EvolutionError, writing=False) for path in self._damaged_files()]
+        everything = [record for each in (*older, log) for _, record in each.records(_shape_of, after=1)]
         for record in everything:
             if record["kind"] == "head":  # of a later version that went on here, and was held to the first
                 self.identity = SearchIdentity.from_json(record, self.path)
@@ -105,7 +95,7 @@ class Journal(OwnsLog):
         ]
         self._met = 0
         self.records = [record for _, record in self._to_meet]
-        self._unwritten: list[JournalRecord] = []
+        self._unwritten: list[Record] = []
         if wanted is not None:
             self._hold_to(wanted)
             if self.damaged:
@@ -135,11 +125,11 @@ class Journal(OwnsLog):
     def _damaged_files(self) -> list[Path]:
         return sorted(self.folder.glob("journal.damaged-*.jsonl"))
 
-    def stored(self, kind: str, number: int, agent: int = 0) -> JournalRecord | None:
+    def stored(self, kind: str, number: int, agent: int = 0) -> Record | None:
         """What an earlier session wrote about something, wherever it stands."""
         return self._stored.get((kind, number, agent))
 
-    def write(self, record: JournalRecord) -> None:
+    def write(self, record: Record) -> None:
         """The next record: appended, or compared with the one that stands there already."""
         if self._met < len(self._to_meet):
             line, there = self._to_meet[self._met]
@@ -155,46 +145,22 @@ class Journal(OwnsLog):
             self.records.append(record)
 
 
-def _subject(record: JournalRecord) -> tuple[str, int, int]:
+def _subject(record: Record) -> tuple[str, int, int]:
     """What a record is about: its kind, the number of the candidate or race, the agent that spoke."""
     kind = record["kind"]
     number = record.get("candidate" if kind == "candidate" else "iteration", 0)
     return kind, number, record["agent"] if kind == "said" else 0
 
 
-def comparable(record: JournalRecord) -> JournalRecord:
+def comparable(record: Record) -> Record:
     """A record without what a clock said."""
     return {name: value for name, value in record.items() if name != "clock"}
-
-
-def _records(path: Path, contents: list[Any]) -> list[tuple[int, JournalRecord]]:
-    """The records after the first line, each with its number from 1; damaged lines are left out."""
-    found = []
-    for line, content in enumerate(contents[1:], start=2):
-        if content is not None:
-            where = f"{path}, line {line}"
-            kind = content.get("kind") if isinstance(content, dict) else None
-            if not isinstance(kind, str) or kind not in _SHAPES:
-                raise EvolutionError(f"{where} is no record of an evolution; use another folder")
-            found.append((line, require_shape(content, _SHAPES[kind], f"{where} is no {kind}")))
-    return found
-
-
-def require_shape(content: Any, shape: Shape, what: str) -> JournalRecord:
-    """A record that has a shape."""
-    problem = mismatch(content, shape)
-    if problem:
-        raise EvolutionError(f"{what}: it has {problem}; use another folder")
-    found: JournalRecord = content
-    return found
 
 
 # Records of what happens.
 
 
-def candidate_record(
-    candidate: Candidate, stream: str, seconds: float, hashes: Mapping[str, str]
-) -> JournalRecord:
+def candidate_record(candidate: Candidate, stream: str, seconds: float, hashes: Mapping[str, str]) -> Record:
     """A candidate with all that led to it; ``stream`` names its random stream, ``hashes`` data and model."""
     return {
         "kind": "candidate", "candidate": candidate.number, "iteration": candidate.iteration,
@@ -205,16 +171,16 @@ def candidate_record(
     }  # fmt: skip
 
 
-def stored_verdict(record: JournalRecord) -> Verdict:
+def stored_verdict(record: Record) -> Verdict:
     """The verdict a candidate's record holds."""
-    require_shape(record, _SHAPES["candidate"], "a stored line is no candidate")
+    checked_record(record, _SHAPES["candidate"], "a stored line is no candidate", EvolutionError)
     return Verdict(
         record["status"], tuple(record["errors"]), record["calls"], record["reason"],
         record["clock"]["seconds"],
     )  # fmt: skip
 
 
-def answer_record(iteration: int, agent: Agent, answer: Proposals) -> JournalRecord:
+def answer_record(iteration: int, agent: Agent, answer: Proposals) -> Record:
     """What an agent outside answered."""
     return {
         "kind": "said", "iteration": iteration, "agent": agent.number,
@@ -231,7 +197,7 @@ def race_record(
     agents: Mapping[int, Agent],
     born: Sequence[Agent] = (),
     gone: Sequence[int] = (),
-) -> JournalRecord:
+) -> Record:
     """How a race ended: who won, the best program now, all ratings, and who came and went."""
     return {
         "kind": "race", "iteration": iteration, "references": [c.number for c in references],

@@ -18,7 +18,6 @@ from chop.core.errors import ChopError, EvolutionError
 from chop.core.text import MAX_CHARACTERS, parse
 from chop.evolution.agents import LANGUAGE_MODEL, Agent, Brief, Proposal, Proposals
 from chop.evolution.chat import Chat, ChatError, Message
-from chop.evolution.journal import require_shape
 from chop.evolution.population import Candidate
 from chop.evolution.space import Space, program_parameters, value_parameters
 from chop.storage.log import AppendLog
@@ -120,12 +119,8 @@ def tokens_spent(transcript: Path) -> int:
     """Tokens of earlier sessions."""
     if not transcript.is_file():
         return 0
-    said = enumerate(AppendLog(transcript, EvolutionError, writing=False).contents, start=1)
-    return sum(
-        require_shape(record, {"tokens": integer}, f"{transcript}, line {line} is no answer")["tokens"]
-        for line, record in said
-        if record is not None
-    )
+    log = AppendLog(transcript, EvolutionError, writing=False)
+    return sum(record["tokens"] for _, record in log.records(lambda _: ("answer", {"tokens": integer})))
 
 
 def parse_answer(text: str, brief: Brief) -> tuple[list[str], str | None, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from chop.core.errors import EvolutionError
 from chop.core.user_code import load_file
@@ -63,11 +63,10 @@ def air_yrd_task() -> Task:
     Examples from 2022; questions from 2023, half of them with random and half with similar examples.
     """
     from chop.icon import weights
-    from chop.problems.air import load_region, prepare
-    from chop.problems.air.sampling import data_folder
+    from chop.problems.air import data_folder, load_history
 
     channels = weights.provenance("air_bthsa").config.channels  # type: ignore[union-attr]
-    history = prepare(load_region(data_folder(), "yrd", channels), ("2022-01-01", "2023-01-01"))
+    history = load_history(data_folder(), "yrd", channels, ("2022-01-01", "2023-01-01"))
     return air_task(weights.load("air_bthsa"), history, ("2023-01-01", "2024-01-01"), AIR_QUESTIONS)
 
 
@@ -91,21 +90,15 @@ def _half_and_half(history: History, queries: Period, first: int, questions: int
     """Questions with random and with similar examples in turn, so that every part of the set has both."""
     import numpy as np
 
-    from chop.problems.air import sample
-    from chop.problems.air.windows import case
+    from chop.problems.air import RegionQuestions, case, eligible
 
+    every = eligible(history, queries, AIR_LEAD)
+    region = RegionQuestions(history, every, AIR_LEAD, history.period, split="evolution")
     half = questions // 2
-    kinds: tuple[Literal["random", "similar"], ...] = ("random", "similar")
-    parts = [
-        sample(
-            history, half, first=first + i * half, lead=AIR_LEAD, selection=kind, split="evolution",
-            period=history.period, queries=queries,
-        )
-        for i, kind in enumerate(kinds)
-    ]  # fmt: skip
-    order = np.arange(2 * half).reshape(2, half).T.reshape(-1)
-    ends, shown = (np.concatenate([part.rows[name] for part in parts])[order] for name in ("end", "examples"))
-    return case(history, ends, shown, AIR_LEAD)
+    ends = region.take(first, 2 * half).reshape(2, half)
+    kinds = zip(ends, ("random", "similar"), strict=True)
+    shown = np.stack([region.examples(part, kind, AIR_LEAD) for part, kind in kinds], axis=1)
+    return case(history, ends.T.reshape(-1), shown.reshape(2 * half, -1), AIR_LEAD)
 
 
 def _air_error(answers: Tensor, cases: Case) -> Tensor:

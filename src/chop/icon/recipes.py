@@ -8,11 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from chop.icon.functions.config import CONSERVATION, MFC
+from chop.icon.config import AIR, CONSERVATION, MFC, NetworkConfig
 from chop.icon.functions.data import Batch, ConservationBatches, MfcBatches
 from chop.icon.functions.network import Icon
-from chop.icon.kinds import Config
-from chop.icon.stations.config import AIR
 from chop.icon.stations.data import AirBatches, station_errors, station_loss
 from chop.icon.validation import validate
 
@@ -21,7 +19,7 @@ from chop.icon.validation import validate
 class Recipe:
     """``batches(size=, seed=, **data)`` gives batch n when called with n; ``errors`` are by name."""
 
-    config: Config
+    config: NetworkConfig
     batches: Callable[..., Callable[[int], Any]]
     loss: Callable[[Any, Any], Tensor]
     errors: Callable[[Any, Any, bool], dict[str, float]]

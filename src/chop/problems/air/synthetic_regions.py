@@ -18,11 +18,12 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from chop.core.errors import DataError
+from chop.numerics import Array
 from chop.problems.air.dataset import require_xarray
 from chop.problems.random_streams import random_stream
 from chop.storage.atomic import atomic_path, write_text
@@ -30,7 +31,7 @@ from chop.storage.atomic import atomic_path, write_text
 if TYPE_CHECKING:
     import xarray
 
-START = "2023-10-01"
+FIRST_HOUR = "2023-10-01"
 HOURS = 24 * 152  # October 2023 to February 2024: examples and questions on both sides of new year
 STATIONS = (24, 18)
 
@@ -40,8 +41,6 @@ _WAVES = 9  # of each sign in each direction
 _CITY = 0.3  # degrees, the size of a city
 _KM_PER_DEGREE = 100.0
 _ROLES = _PLACES, _WEATHER, _READINGS, _GAPS = range(4)  # of the random streams of one region
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def make_world(
     stations: tuple[int, int] = STATIONS,
     seed: int = 0,
     weather: bool = True,
-    start: str = START,
+    start: str = FIRST_HOUR,
     overwrite: bool = False,
 ) -> Path:
     """Write ``dataset_<region>.nc`` and ``stations_<region>.csv`` of two regions into a folder.
@@ -281,4 +280,4 @@ def _write(folder: Path, plan: _Plan, data: xarray.Dataset, places: _Places) -> 
         data.to_netcdf(partial, engine="h5netcdf", encoding={str(name): packed for name in data.data_vars})
 
 
-__all__ = ["HOURS", "START", "STATIONS", "invent", "make_world"]
+__all__ = ["FIRST_HOUR", "HOURS", "STATIONS", "invent", "make_world"]
