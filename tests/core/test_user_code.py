@@ -13,7 +13,7 @@ from chop.core.errors import ChopError, EvolutionError, ModelError
 from chop.evolution.judging import Judge, Submission
 from chop.evolution.search import evolve
 from chop.evolution.tasks import load_task
-from chop.files.choosing import choose_model
+from chop.files.models_and_programs import choose_model
 
 TOY = Path(__file__).parents[1] / "assets" / "toy_task.py"
 TASK = f"""

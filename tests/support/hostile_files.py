@@ -197,7 +197,7 @@ def read_questions(path, number):
 
 
 def read_hdf5(path, number):
-    from chop.problems.question_files import CaseFile
+    from chop.files import CaseFile
 
     if path.stem == "cases" and number % 2:
         with CaseFile(path) as file:
