@@ -87,6 +87,7 @@ def test_a_file_is_run_once_until_it_changes(folder):
     assert (folder / "runs.log").read_text() == "xy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["inline", "processes"])
 def test_evolve_runs_a_task_file_once_in_each_process(folder, executor):
     (folder / "helpers_of_task.py").write_text("")
