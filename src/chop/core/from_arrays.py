@@ -188,9 +188,7 @@ def _evenly(grid: Sequence[int], axes: tuple[Axis, ...] | None) -> Points:
     """Points where nobody says: evenly from 0 to 1, or once around where the axis has a period."""
     periods = [axis.period for axis in axes] if axes else [None] * len(grid)
     along = tuple(
-        torch.linspace(0, 1, n, dtype=torch.float64)
-        if period is None
-        else torch.arange(n, dtype=torch.float64) * period / n
+        np.linspace(0, 1, n) if period is None else np.arange(n) * (period / n)
         for n, period in zip(grid, periods, strict=True)
     )
     found = _points(along, "coords")

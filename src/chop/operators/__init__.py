@@ -5,6 +5,8 @@ is text. A name alone is the operator with its default options, as is ``icon()``
 classes are what these values are instances of.
 """
 
+from __future__ import annotations
+
 from chop.core.parameters import Operator
 from chop.core.program import Icon, Program
 from chop.operators.affine import Flip, Minmax, Normalize, Rescale
