@@ -97,10 +97,10 @@ def test_an_import_inside_a_function_is_seen(tmp_path):
     file = tmp_path / "file.py"
     file.write_text(
         "from typing import TYPE_CHECKING\nimport chop.core.prompt\nif TYPE_CHECKING:\n    import chop.cli\n"
-        "class A:\n    def f(self):\n        from chop.evolution import elo\n        return lambda: elo\n"
+        "class A:\n    def f(self):\n        from chop.evolution import chat\n        return lambda: chat\n"
     )
     assert Imports(file).now == {"typing", "chop.core.prompt"}
-    assert Imports(file).late == {"chop.evolution.elo"}
+    assert Imports(file).late == {"chop.evolution.chat"}
 
 
 def loaded_after(code):

@@ -26,7 +26,7 @@ AIR_QUESTIONS = 200
 AIR_LEAD = 24
 
 
-def conservation() -> Task:
+def conservation_task() -> Task:
     """One step of sin u - cos u on the bundled network: the paper's evolution set."""
     from chop.core.programs import TEXTS
     from chop.icon import weights
@@ -41,7 +41,7 @@ def conservation() -> Task:
     )
 
 
-def mfc() -> Task:
+def mfc_task() -> Task:
     """Density to density with a length scale of 0.5 on the bundled network: the paper's evolution set."""
     from chop.core.programs import TEXTS
     from chop.icon import weights
@@ -57,7 +57,7 @@ def mfc() -> Task:
     )
 
 
-def air() -> Task:
+def air_yrd_task() -> Task:
     """A day ahead in the region the network never saw: BTHSA to YRD, on the data that CHOP_AIR_DATA names.
 
     Examples from 2022; questions from 2023, half of them with random and half with similar examples.
@@ -102,7 +102,10 @@ def _half_and_half(history: History, queries: Period, first: int, questions: int
 
 
 def _air_error(answers: Tensor, cases: Case) -> Tensor:
-    """The mean over the scored pollutants of the root mean squared error over the stations observed."""
+    """The mean over the scored pollutants of the root mean squared error over the stations observed.
+
+    Journals know it by its name and by that of this module.
+    """
     from chop.problems.air import rmse
 
     found: Tensor = rmse(answers, cases).mean(dim=-1)
@@ -110,7 +113,7 @@ def _air_error(answers: Tensor, cases: Case) -> Tensor:
 
 
 TASKS: Mapping[str, Callable[[], Task]] = MappingProxyType(
-    {"conservation": conservation, "mfc": mfc, "air": air}
+    {"conservation": conservation_task, "mfc": mfc_task, "air": air_yrd_task}
 )
 
 
@@ -120,11 +123,13 @@ def _named(name: str) -> Task:
     return TASKS[name]()
 
 
-def load_task(source: str) -> Task:
-    """A task by name, or from a Python file of the user's own that defines ``task``.
+def load_task(source: str | Task) -> Task:
+    """A task by name, or from a Python file of the user's own that defines ``task``; a task as it is.
 
     Such a file is run, once, like any script of one's own: only give one you trust.
     """
+    if isinstance(source, Task):
+        return source
     if source in TASKS:
         return _named(source)
     if not Path(source).expanduser().is_file():
@@ -133,6 +138,3 @@ def load_task(source: str) -> Task:
     if not isinstance(task, Task):
         raise EvolutionError(f"{source} defines no task; end it with task = chop.evolution.Task(...)")
     return task
-
-
-__all__ = ["TASKS", "air_task", "load_task"]
