@@ -16,14 +16,14 @@ from chop.evolution.space import Space
 from chop.evolution.task import Task
 from chop.problems.case import Case
 from chop.runs.fingerprint import (
-    axes_of,
+    axis_values,
+    canonical_json,
     feed_prompt,
     feed_tensor,
     may_be_same,
     of_callable,
     of_model,
-    plain,
-    written,
+    stored_digest,
 )
 
 Parts = dict[str, Any]
@@ -48,7 +48,7 @@ def parts_of(task: Task, space: Space, guidance: str) -> Parts:
     sets = [cases for cases in (task.cases, task.validation) if cases is not None]
     return {
         "data": _fingerprint(sets, lambda digest, cases: feed_prompt(digest, cases.prompt), _target),
-        "axes": [axes_of(cases.prompt) for cases in sets],
+        "axes": [axis_values(cases.prompt) for cases in sets],
         "times": _fingerprint(sets, lambda digest, cases: _optional(digest, cases.prompt.times)),
         "masks": _fingerprint(sets, lambda digest, cases: _optional(digest, cases.mask)),
         "model": of_model(task.model, task.cases.prompt[:2]),
@@ -66,7 +66,7 @@ def parts_of(task: Task, space: Space, guidance: str) -> Parts:
 
 
 def _fingerprint(sets: list[Case], *feeds: Callable[[Any, Case], None]) -> str:
-    digest = written()
+    digest = stored_digest()
     for cases in sets:
         for feed in feeds:
             feed(digest, cases)
@@ -100,7 +100,7 @@ def _same(name: str, found: Any, wanted: Any) -> bool:
         return found.keys() == wanted.keys() and all(may_be_same(found[k], wanted[k]) for k in found)
     if name == "limits":  # those of an older version are fewer
         return all(wanted.get(key) == value for key, value in found.items())
-    return plain(found) == plain(wanted)
+    return canonical_json(found) == canonical_json(wanted)
 
 
 def _how(name: str, found: Any, wanted: Any) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from chop.bench.air.conditions import LONGEST, Split
 from chop.core.errors import BenchError
 from chop.problems.random_streams import random_stream
-from chop.runs.fingerprint import feed_bytes, written
+from chop.runs.fingerprint import feed_bytes, stored_digest
 
 if TYPE_CHECKING:
     from chop.problems.air.history import History
@@ -91,7 +91,7 @@ def observations(folder: str, region: str, channels: tuple[str, ...]) -> Region:
 
 def digest_of(region: Region) -> str:
     """The SHA-256 of what was observed: stations, places, times, channels, values."""
-    digest = written()
+    digest = stored_digest()
     digest.update(repr((region.stations, region.channels)).encode())
     hours = region.times.astype("datetime64[h]").astype(np.int64)
     for array in (region.lon, region.lat, hours, region.values):

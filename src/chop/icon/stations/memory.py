@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from chop.icon.stations.network import StationIcon
-from chop.runs.fingerprint import feed_tensor, quick
+from chop.runs.fingerprint import feed_tensor, quick_digest
 
 LIMIT = 128 * 2**20
 """Bytes of tokens kept for one network."""
@@ -49,7 +49,7 @@ class Windows:
 
 def digest(*tensors: Tensor) -> bytes:
     """A name for the content of tensors."""
-    known = quick()
+    known = quick_digest()
     for tensor in tensors:
         feed_tensor(known, tensor)
     return known.digest()
