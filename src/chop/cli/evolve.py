@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from chop.evolution.agents import Proposer
     from chop.evolution.chat import Chat
-    from chop.evolution.loop import State
+    from chop.evolution.search import SearchState
     from chop.evolution.task import Task
 
 
@@ -64,9 +64,9 @@ def evolve(
     from chop.cli.terminal import console as terminal
     from chop.core.errors import EvolutionError
     from chop.evolution.chat import Chat
-    from chop.evolution.report import write
-    from chop.evolution.run import evolve as search
-    from chop.evolution.run import prepare
+    from chop.evolution.report import write_report
+    from chop.evolution.search import evolve as search
+    from chop.evolution.search import prepare_export
     from chop.evolution.tasks import load_task
     from chop.runs.progress import COUNT, Progress, lasting_bar
 
@@ -77,7 +77,7 @@ def evolve(
         console.print(line, markup=False)
 
     if export is not None:
-        prepare(export, force)
+        prepare_export(export, force)
     with_models = "llm" in agents.split(",")
     if (llm_url or llm_model) and not with_models:
         raise EvolutionError(
@@ -100,7 +100,7 @@ def evolve(
     bar = lasting_bar(COUNT) if console.is_terminal else None
     with Progress(bar, budget, say=say_progress, start=None) as progress:
 
-        def watch(state: State) -> None:
+        def watch(state: SearchState) -> None:
             words = f"score {state.best.fitness:.3f}: {state.best.text[:60]}"
             progress.update(len(state.candidates), words)
 
@@ -113,12 +113,12 @@ def evolve(
             say(f"stopped; everything judged is in {folder} and the same command continues")
             raise typer.Exit(130) from None
     with console.status("judging the winner on the validation set"):
-        page, findings = write(found)
+        page, winner = write_report(found)
     say(found.winner.text)
     if found.without_model:
         say("it never calls the model: the examples alone answer these questions better")
     say(f"score on the evolution set: {found.fitness:.3f} (error of {loaded.start} / its error)")
-    for score in findings.scores:
+    for score in winner.scores:
         if score.validation is not None:
             mean, less = score.validation.mean, score.validation.reduction
             say(f"validation error, {score.name}: {mean:.4g} (reduction {less:.1f} %)")
@@ -132,7 +132,7 @@ def _language_model(
     chat: Chat, tokens: int, folder: Path, task: Task, show: Callable[[str], None]
 ) -> tuple[dict[str, Proposer], str]:
     """The proposer behind ``llm`` agents, and what it is told at first."""
-    from chop.evolution.language import FIRST_GUIDANCE, Budget, LanguageModel
+    from chop.evolution.language_agents import FIRST_GUIDANCE, Budget, LanguageModel
     from chop.evolution.population import Candidate
 
     def explain(candidate: Candidate) -> str:
