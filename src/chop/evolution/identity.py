@@ -34,7 +34,7 @@ _FIRST_RULES: schema.Shape = {
 
 
 def _is_equal(found: Any, wanted: Any) -> bool:
-    return fingerprint.plain(found) == fingerprint.plain(wanted)
+    return fingerprint.canonical_json(found) == fingerprint.canonical_json(wanted)
 
 
 def _operators_are_same(found: Any, wanted: Any) -> bool:
@@ -93,7 +93,7 @@ def task_parts(task: Task, space: Space, guidance: str) -> dict[str, Any]:
     sets = [cases for cases in (task.cases, task.validation) if cases is not None]
     return {
         "data": _digest(part for cases in sets for part in (cases.prompt, cases.target)),
-        "axes": [fingerprint.axes_of(cases.prompt) for cases in sets],
+        "axes": [fingerprint.axis_values(cases.prompt) for cases in sets],
         "times": _digest(cases.prompt.times for cases in sets),
         "masks": _digest(cases.mask for cases in sets),
         "model": fingerprint.of_model(task.model, task.cases.prompt[:2]),
@@ -111,7 +111,7 @@ def task_parts(task: Task, space: Space, guidance: str) -> dict[str, Any]:
 
 
 def _digest(parts: Iterable[Prompt | Tensor | None]) -> str:
-    digest = fingerprint.written()
+    digest = fingerprint.stored_digest()
     for part in parts:
         if part is None:
             digest.update(b"none")
