@@ -19,10 +19,9 @@ from typer.testing import CliRunner
 from chop.cli.train import train_app
 from chop.icon import Icon, IconConfig, load, provenance
 from chop.icon.curve import draw_curve
-from chop.icon.functions.data import PAIRS, ConservationBatches, MfcBatches, visible
+from chop.icon.functions.data import PAIRS, ConservationBatches, MfcBatches, function_loss, visible_pairs
 from chop.icon.launch import keep_memory, progress_printer, run_training
 from chop.icon.optimizer import Optimizer, orthogonalised
-from chop.icon.recipes import function_loss
 from chop.icon.training import TrainingError, TrainingPlan, export_weights
 from chop.problems import conservation
 
@@ -38,12 +37,12 @@ def plan(folder: Path, **changes) -> TrainingPlan:
 
 def test_visible_pairs() -> None:
     window = np.array([False, True] * 50)
-    seen = visible(np.random.default_rng(0), window, few=0.0)
+    seen = visible_pairs(np.random.default_rng(0), window, few=0.0)
     assert bool((seen.diagonal(dim1=1, dim2=2) == 0).all())
     following = seen.diagonal(offset=1, dim1=1, dim2=2)
     assert bool((following[1::2] == 0).all())
     assert bool((following[::2] == 1).all())
-    few = visible(np.random.default_rng(0), window, few=1.0).sum(dim=-1)
+    few = visible_pairs(np.random.default_rng(0), window, few=1.0).sum(dim=-1)
     assert set(few.unique().tolist()) == {1.0, 2.0, 3.0, 4.0}
 
 

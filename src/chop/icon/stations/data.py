@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from chop.core.errors import ChopError
-from chop.icon.functions.data import PAIRS, visible
+from chop.icon.functions.data import PAIRS, VALIDATION_STREAM, visible_pairs
 from chop.icon.stations.network import StationIcon
 from chop.numerics import Array
-
-if TYPE_CHECKING:
-    from chop.problems.air.history import History
+from chop.problems import air
+from chop.problems.air.windows import gather_hours, gather_windows
+from chop.problems.random_streams import random_stream
 
 LONGEST_LEAD = 24
 APART = 72
@@ -73,9 +72,6 @@ class AirBatches:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def __call__(self, number: int) -> StationBatch:
-        from chop.problems.air.windows import gather_hours, gather_windows
-        from chop.problems.random_streams import random_stream
-
         record = _record(self.folder, self.region, self.period, self.channels)
         stream = random_stream("air", "train", self.seed, number, 7)
         chosen = np.sort(stream.permutation(len(record.places))[: self.stations])
@@ -96,7 +92,7 @@ class AirBatches:
             y_seen,
             record.places[chosen],
             record.neighbours[chosen][:, chosen],
-            visible(stream, np.zeros(self.size, dtype=bool)),
+            visible_pairs(stream, np.zeros(self.size, dtype=bool)),
             self.region,
         )
 
@@ -112,7 +108,7 @@ class AirBatches:
 class _Record:
     """A region's history, where windows may end, and a short code of each of its hours ``(T, CODE)``."""
 
-    history: History
+    history: air.History
     places: Tensor
     neighbours: Tensor
     ends: Array
@@ -143,8 +139,6 @@ class _Record:
 
 @lru_cache(maxsize=4)
 def _record(folder: str, region: str, period: tuple[str, str], channels: tuple[str, ...]) -> _Record:
-    from chop.problems import air
-
     history = air.load_history(folder, region, channels, period)
     ends = air.eligible(history, period, LONGEST_LEAD)
     kept_back = _judged_weeks(history, ends)
@@ -164,7 +158,7 @@ def _record(folder: str, region: str, period: tuple[str, str], channels: tuple[s
     )
 
 
-def _judged_weeks(history: History, ends: Array) -> Array:
+def _judged_weeks(history: air.History, ends: Array) -> Array:
     """Whether any hour from a window to its latest target lies in the first week of Feb, May, Aug, Nov."""
     days = history.region.times.astype("datetime64[D]")
     day = (days - days.astype("datetime64[M]")).astype(int)
@@ -203,13 +197,11 @@ def channel_errors(answer: Tensor, truth: Tensor, seen: Tensor) -> Tensor:
 
 def station_errors(network: StationIcon, batches: AirBatches, small: bool = False) -> dict[str, float]:
     """Mean RMSE in the region's units on the weeks not trained on, by pollutant and lead."""
-    from chop.problems import air
-
     record = _record(batches.folder, batches.region, batches.period, batches.channels)
     if not record.judged.size:
         return {}
     found = {}
-    stream = np.random.default_rng(20_000_001)
+    stream = np.random.default_rng(VALIDATION_STREAM)
     for lead in (1, 6, 24):
         ends = stream.choice(record.judged, 4 if small else 24)
         examples = np.stack([stream.choice(record.ends, 5, replace=False) for _ in ends])

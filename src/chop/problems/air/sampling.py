@@ -21,11 +21,10 @@ from chop.problems.air.dataset import locate
 from chop.problems.air.history import EXAMPLE_PERIOD, History, Period, load_history, prepare
 from chop.problems.air.region import Region, channel_order
 from chop.problems.air.retrieval import SimilarityIndex, most_similar, similarity_index
-from chop.problems.air.windows import case, check_whole, eligible, epoch_hours
-from chop.problems.case import Case
+from chop.problems.air.windows import case, eligible, epoch_hours
+from chop.problems.case import EXAMPLE_COUNT, Case, check_counts
 from chop.problems.random_streams import random_stream
 
-EXAMPLE_WINDOWS = 5
 QUERY_PERIOD = ("2024-01-01", "2025-01-01")
 FOLDER = "CHOP_AIR_DATA"
 _ORDER = 1  # role of the random stream that orders the questions
@@ -57,9 +56,7 @@ class RegionQuestions:
 
     def take(self, first: int, n: int) -> Array:
         """The ends of questions ``first`` .. ``first + n - 1`` in the shuffled order."""
-        check_whole(n=n)
-        if first < 0:
-            raise ProblemError(f"first must be 0 or more, not {first}")
+        check_counts(first, n=n)
         if first + n > len(self.ends):
             region = self.history.region
             begin, last = region.times[self.ends[[0, -1]]]
@@ -69,7 +66,7 @@ class RegionQuestions:
             )
         return self.shuffled()[first : first + n]
 
-    def examples(self, ends: Array, selection: str, lead: int, count: int = EXAMPLE_WINDOWS) -> Array:
+    def examples(self, ends: Array, selection: str, lead: int, count: int = EXAMPLE_COUNT) -> Array:
         """Ends ``(n, count)`` of the windows shown for questions that end at ``ends`` ``(n,)``."""
         if selection not in ("random", "similar"):
             raise ProblemError(f"selection must be 'random' or 'similar', not {selection!r}")
@@ -80,7 +77,7 @@ class RegionQuestions:
         index = self.similar if self.index else similarity_index(self.history, self.period, asked)
         return similar_examples(index, ends, lead, count)
 
-    def case(self, ends: Array, selection: str, lead: int, count: int = EXAMPLE_WINDOWS) -> Case:
+    def case(self, ends: Array, selection: str, lead: int, count: int = EXAMPLE_COUNT) -> Case:
         """These questions at a lead, with their examples."""
         return case(self.history, ends, self.examples(ends, selection, lead, count), lead)
 
@@ -99,7 +96,7 @@ def sample(
     seed: int = 0,
     split: str = "test",
     first: int = 0,
-    examples: int = EXAMPLE_WINDOWS,
+    examples: int = EXAMPLE_COUNT,
     data: str | Path | None = None,
     channels: Iterable[str] | None = None,
     period: Period = EXAMPLE_PERIOD,
@@ -119,7 +116,7 @@ def sample(
     period: where examples come from, and the normalisation
     queries: where questions come from
     """
-    check_whole(n=n, lead=lead, examples=examples)
+    check_counts(first, n=n, lead=lead, examples=examples)
     history = _history(region, data, channels, period)
     questions = RegionQuestions(history, eligible(history, queries, lead), lead, period, seed, split)
     made = questions.case(questions.take(first, n), selection, lead, examples)
@@ -169,7 +166,7 @@ def random_examples(
     ends: Any,
     lead: int,
     period: Period,
-    count: int = EXAMPLE_WINDOWS,
+    count: int = EXAMPLE_COUNT,
     seed: int = 0,
     split: str = "test",
 ) -> Array:
@@ -178,7 +175,7 @@ def random_examples(
     Only usable windows whose target precedes the question's last hour. What one question is shown
     depends on the seed and on its own hour alone, not on the other questions.
     """
-    check_whole(count=count)
+    check_counts(count=count)
     pool = eligible(history, period, lead)
     ends = np.asarray(ends)
     before = np.searchsorted(pool, ends - lead)  # pool[i] + lead < end
@@ -195,7 +192,7 @@ def random_examples(
     return chosen
 
 
-def similar_examples(index: SimilarityIndex, ends: Any, lead: int, count: int = EXAMPLE_WINDOWS) -> Array:
+def similar_examples(index: SimilarityIndex, ends: Any, lead: int, count: int = EXAMPLE_COUNT) -> Array:
     """The ``count`` most similar windows ``(n, count)`` whose targets may be shown, most similar first."""
     ends = np.asarray(ends)
     at = np.minimum(np.searchsorted(index.queries, ends), len(index.queries) - 1)
@@ -222,6 +219,6 @@ def similar_examples(index: SimilarityIndex, ends: Any, lead: int, count: int = 
 
 
 __all__ = [
-    "EXAMPLE_WINDOWS", "FOLDER", "QUERY_PERIOD", "RegionQuestions", "data_folder", "random_examples",
+    "FOLDER", "QUERY_PERIOD", "RegionQuestions", "data_folder", "random_examples",
     "sample", "similar_examples",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from chop.core.prompt import Axis, Field, Graph, Prompt
 from chop.numerics import Array
 from chop.problems.air.history import History, Period
 from chop.problems.air.region import POLLUTANTS, StationGraph
-from chop.problems.case import Case
+from chop.problems.case import Case, check_counts
 
 WINDOW = 24  # hours
 OUTPUT_TIME = 1.0 / 24  # days after the window's end, whatever the lead
@@ -55,7 +55,7 @@ def usable_ends(
     history: History, period: Period, lead: int, every: int = 1, share: float = LEAST_SHARE
 ) -> Array:
     """As `eligible`, but whatever was observed in the target hour; there may be none."""
-    check_whole(lead=lead, every=every)
+    check_counts(lead=lead, every=every)
     rows = history.range(*period)
     ends = np.arange(rows.start + WINDOW - 1, rows.stop - lead)
     ends = ends[epoch_hours(history, ends) % every == 0]
@@ -84,13 +84,6 @@ def _enough(shares: Array, least: float) -> Array:
 def epoch_hours(history: History, rows: Array) -> Array:
     """Hours since 1970: a name for an hour that does not depend on where the record begins."""
     return np.asarray(history.region.times[rows].astype("datetime64[h]").astype(np.int64))
-
-
-def check_whole(**counts: int) -> None:
-    """Numbers that count something are whole and at least 1."""
-    for name, value in counts.items():
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise ProblemError(f"{name} must be a whole number, 1 or more, not {value!r}")
 
 
 def case(
@@ -202,6 +195,6 @@ def _checked(history: History, ends: Any, examples: Any, lead: int) -> tuple[Arr
 
 
 __all__ = [
-    "OUTPUT_TIME", "WINDOW", "WINDOW_AXES", "case", "check_whole", "coordinates", "eligible", "epoch_hours",
+    "OUTPUT_TIME", "WINDOW", "WINDOW_AXES", "case", "coordinates", "eligible", "epoch_hours",
     "gather_hours", "gather_windows", "rmse", "usable_ends", "usable_windows",
 ]  # fmt: skip
