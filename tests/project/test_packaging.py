@@ -124,7 +124,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
 
 def test_language_models_need_nothing_but_the_standard_library():
     assert EXTRAS["llm"] == []
-    for name in ("chat", "language"):
+    for name in ("chat", "language_agents"):
         source = (ROOT / "src" / "chop" / "evolution" / f"{name}.py").read_text(encoding="utf-8")
         assert imported(source) <= sys.stdlib_module_names | {"chop"}
 
@@ -139,6 +139,10 @@ def test_every_extra_has_its_check():
     finally:
         del sys.modules[spec.name]
     assert set(module.WITH_EXTRA) == set(EXTRAS)
+    steps = [*module.WITHOUT_EXTRAS, *(step for steps in module.WITH_EXTRA.values() for step in steps)]
+    named = [Path(word) for step in steps for word in step.words if word.startswith(str(ROOT))]
+    assert named
+    assert not [path for path in named if not path.exists()]
 
 
 def use_jax():

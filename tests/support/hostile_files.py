@@ -1,8 +1,8 @@
 """Files that a stranger may have made: good ones of every kind, damaged by chance or changed on purpose.
 
-``python tests/hostile_files.py KIND FIRST LAST SEED FOLDER`` reads the files FIRST to LAST - 1 of a kind
-under a limit of address space and time, and writes one line for each into FOLDER: what came of it. Every file
-is a function of its kind, its number and the seed.
+``python tests/support/hostile_files.py KIND FIRST LAST SEED FOLDER`` reads the files FIRST to LAST - 1 of a
+kind under a limit of address space and time, and writes one line for each into FOLDER: what came of it. Every
+file is a function of its kind, its number and the seed.
 """
 
 import contextlib
@@ -140,8 +140,8 @@ def npz_seeds(folder):
 
 def weights_seeds(folder):
     from chop.icon import IconConfig, save
-    from chop.icon.kinds import build
-    from chop.icon.stations.config import StationConfig
+    from chop.icon.config import StationConfig
+    from chop.icon.weights import build
 
     small = {"width": 16, "heads": 2}
     save(

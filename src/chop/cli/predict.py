@@ -83,22 +83,22 @@ def predict(
     import time
 
     from chop.cli.exit_codes import INCOMPLETE, STOPPED
-    from chop.cli.terminal import bar, print_json
+    from chop.cli.terminal import print_json
     from chop.files.models_and_programs import choose_program
     from chop.files.predicting import predict as answer
     from chop.files.questions import QuestionFile
+    from chop.runs.progress import passing_bar
     from chop.storage.json_text import printable, readable
 
     chosen = choose_program(program)
     begun = time.monotonic()
     answered = 0
-    with QuestionFile(questions) as file, bar() as shown:
-        task = shown.add_task(readable(questions.name), total=len(file))
+    with QuestionFile(questions) as file, passing_bar(len(file), readable(questions.name)) as shown:
 
         def progress(done: int, total: int) -> None:
             nonlocal answered
             answered = done
-            shown.update(task, completed=done)
+            shown.update(done)
 
         try:
             summary = answer(

@@ -6,16 +6,16 @@ be read in light and in dark ones; figures stand on paper of their own.
 
 from __future__ import annotations
 
-import base64
 from html import escape
 from typing import TYPE_CHECKING
 
 import torch
 
 from chop.core.trace import of_query
-from chop.core.words import Facts, cost_facts, outcome_facts, prompt_facts, rollout_facts, text_of
+from chop.core.words import Facts, cost_facts, outcome_facts, prompt_facts, rollout_facts, short_text
 from chop.pictures.boxes import layout
 from chop.pictures.figure import panel_figure, pens_used
+from chop.pictures.html import data_uri
 from chop.pictures.page import pen_key
 from chop.pictures.panels import Panel, answer_panel, prompt_panel
 from chop.pictures.rendering import small_png
@@ -46,7 +46,7 @@ def program_html(program: Program) -> str:
     fitted = f"max-width:100%;min-width:{SMALLEST * placed.width:.0f}px;height:auto"
     drawing = as_svg(placed, str(program), fitted)
     shown = f'<div style="overflow-x:auto">{drawing}</div>' if len(drawing) <= LIMIT else ""
-    return _frame(f'{shown}<code style="{_MONO};overflow-wrap:anywhere">{escape(text_of(program))}</code>')
+    return _frame(f'{shown}<code style="{_MONO};overflow-wrap:anywhere">{escape(short_text(program))}</code>')
 
 
 def prompt_html(prompt: Prompt) -> str:
@@ -57,10 +57,10 @@ def prompt_html(prompt: Prompt) -> str:
 def result_html(result: Result) -> str:
     """The first answer, if the trace was kept (it knows the points), and the error of all."""
     facts = {**outcome_facts(result.values, None, {}), **cost_facts(result)}
-    if result.trace is None:
+    if not result.traced:
         return _frame(_facts("Result", facts))
     trace = result.trace
-    facts = {"program": text_of(trace.program), **facts}
+    facts = {"program": short_text(trace.program), **facts}
     return _frame(_facts("Result", facts), _figure(answer_panel(trace, 0), trace.prompt.batch))
 
 
@@ -102,7 +102,7 @@ def _facts(kind: str, facts: Facts) -> str:
 
 def _figure(panel: Panel, batch: torch.Size) -> str:
     """The panel with its key; of a batch the first query."""
-    address = base64.b64encode(small_png(panel_figure(panel), RESOLUTION, COLORS)).decode("ascii")
+    png = small_png(panel_figure(panel), RESOLUTION, COLORS)
     first = f"query 0 of 0 to {batch.numel() - 1}" if batch.numel() > 1 else ""
     said = "; ".join(words for words in (first, panel.found) if words)
     keys = "".join(
@@ -110,7 +110,7 @@ def _figure(panel: Panel, batch: torch.Size) -> str:
         for pen in pens_used([panel])
     )
     return (
-        f'<img alt="{escape(panel.heading)}" src="data:image/png;base64,{address}" '
+        f'<img alt="{escape(panel.heading)}" src="{data_uri(png)}" '
         'style="display:block;width:100%;max-width:560px;background:#fff;border-radius:4px">'
         f'<div style="display:flex;flex-wrap:wrap;gap:2px 18px;margin-top:4px">{keys}'
         f'<span style="{_QUIET}">{escape(said)}</span></div>'
