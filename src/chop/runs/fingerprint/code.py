@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from chop.runs.fingerprint.data import feed_bytes, feed_state, feed_tensor, written
 from chop.core.user_code import installed
+from chop.runs.fingerprint.data import feed_bytes, feed_state, feed_tensor, written
 
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))

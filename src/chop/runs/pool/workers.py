@@ -159,7 +159,7 @@ class Workers(Pool):
         process = multiprocessing.get_context("spawn").Process(
             target=_work, args=(theirs, self._site.make, os.getpid()), daemon=True
         )
-        with interrupts_blocked():  # it inherits that, and must not be torn by Ctrl-C before it can say so itself
+        with interrupts_blocked():  # it inherits that: Ctrl-C must not tear it before it can say so itself
             process.start()
         theirs.close()
         worker = _Worker(process, ours, time.monotonic() + START)

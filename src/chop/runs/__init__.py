@@ -1,0 +1,1 @@
+"""What measuring needs: who works, how far the work is, what tells data and code apart."""
