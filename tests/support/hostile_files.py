@@ -140,8 +140,8 @@ def npz_seeds(folder):
 
 def weights_seeds(folder):
     from chop.icon import IconConfig, save
-    from chop.icon.kinds import build
-    from chop.icon.stations.config import StationConfig
+    from chop.icon.config import StationConfig
+    from chop.icon.weights import build
 
     small = {"width": 16, "heads": 2}
     save(
@@ -197,7 +197,7 @@ def read_questions(path, number):
 
 
 def read_hdf5(path, number):
-    from chop.problems.question_files import CaseFile
+    from chop.files import CaseFile
 
     if path.stem == "cases" and number % 2:
         with CaseFile(path) as file:
