@@ -11,7 +11,7 @@ from torch import Tensor
 from chop.core.errors import ProgramError
 from chop.core.fields import take_examples
 from chop.core.grids import nearest_index, resample
-from chop.core.parameters import choice, flag, number, program, whole
+from chop.core.parameters import choice, flag, integer, number, subprogram
 from chop.core.program import Outcome, Program, Validator
 from chop.core.prompt import Field, Prompt
 from chop.core.running import error_in_units, error_unit
@@ -39,12 +39,12 @@ class Correct(Validator):
     unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "With the gate, the in-context error reported is that of the fit, before the gate."
     helps: ClassVar[str] = "when the model errs alike on like inputs"
-    base: Program = program("what is corrected")
+    base: Program = subprogram("what is corrected")
     weights: str = choice("similar", ("similar", "uniform"), "weights by likeness of inputs, or all equal")
     magnitude: float | None = number(None, 0.0, 1.0, "a fixed magnitude instead of the fitted one")
     gate: bool = flag(True, "correct only if the fit lowers the in-context error")
     pad: bool = flag(True, _PAD)
-    gap: int = whole(0, 0, 8, _GAP)
+    gap: int = integer(0, 0, 8, _GAP)
 
     @property
     def bases(self) -> tuple[Program, ...]:
@@ -132,10 +132,10 @@ class Debias(Validator):
     unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Exact if the base errs by one fixed field."
     helps: ClassVar[str] = "against an error that is the same for all inputs, such as a bias of a region"
-    base: Program = program("what is corrected")
+    base: Program = subprogram("what is corrected")
     smooth: str = choice("none", ("none", "graph"), "average the mean error over a station's neighbours")
     pad: bool = flag(False, _PAD)
-    gap: int = whole(0, 0, 8, _GAP)
+    gap: int = integer(0, 0, 8, _GAP)
 
     @property
     def bases(self) -> tuple[Program, ...]:
