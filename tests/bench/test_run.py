@@ -20,7 +20,7 @@ from chop.bench.runner import Run, missing, run
 from chop.bench.store import FILE, Store
 from chop.bench.work import Job, Setting, evaluate, fingerprint
 from chop.core.errors import BenchError
-from chop.icon.functions.config import IconConfig
+from chop.icon.config import IconConfig
 from chop.icon.functions.network import Icon
 from chop.icon.weights import save
 

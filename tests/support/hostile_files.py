@@ -140,8 +140,8 @@ def npz_seeds(folder):
 
 def weights_seeds(folder):
     from chop.icon import IconConfig, save
-    from chop.icon.kinds import build
-    from chop.icon.stations.config import StationConfig
+    from chop.icon.config import StationConfig
+    from chop.icon.weights import build
 
     small = {"width": 16, "heads": 2}
     save(

@@ -13,7 +13,6 @@ from chop import metrics
 from chop.bench.methods import FINE_TUNING_STEPS
 from chop.core.errors import BenchError
 from chop.core.prompt import Prompt
-from chop.icon.functions.tokens import layout
 
 if TYPE_CHECKING:
     from chop.icon.functions.network import Icon
@@ -52,7 +51,6 @@ def bagged(network: Icon, prompt: Prompt, times: int, first: int, seed: int) -> 
 
 def _tuned(network: Icon, case: Case, rate: float) -> Tensor:
     """Errors of one question after 1, 3, 10 steps of Adam on leave-one-out episodes of its examples."""
-    layout.cache_clear()  # what was remembered under inference mode cannot be learned through
     prompt = case.prompt
     tuned = copy.deepcopy(network).requires_grad_(True)
     optimizer = torch.optim.Adam(tuned.parameters(), lr=rate)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from chop.bench.store import Record
 from chop.core.errors import BenchError
-from chop.runs.pool.manners import begin_worker, one_thread
+from chop.runs.pool.workers import begin_worker, one_thread
 
 Job = TypeVar("Job")
 Setting = TypeVar("Setting")

@@ -14,7 +14,7 @@ from chop.bench.store import About, Store
 from chop.bench.work import Job, Setting, evaluate, fingerprint, jobs_of
 from chop.core.errors import BenchError
 from chop.core.text import parse
-from chop.icon.stations.config import StationConfig
+from chop.icon.config import StationConfig
 from chop.icon.weights import bundled, find, provenance
 from chop.runs.progress import with_progress
 

@@ -13,7 +13,16 @@ from typing import Any
 
 from chop.core.errors import BenchError
 from chop.storage.log import AppendLog, OwnsLog
-from chop.storage.schema import Shape, integer, list_of, mismatch, number, optional, present_part, text
+from chop.storage.schema import (
+    Shape,
+    finite,
+    integer,
+    list_of,
+    mismatch,
+    optional,
+    present_part,
+    string,
+)
 
 FORMAT = "chop-bench-1"
 FILE = "cases.jsonl"
@@ -22,14 +31,14 @@ Key = tuple[str, str, int, int]
 """Condition, method, and the batch (first, last + 1) in which a case was answered."""
 
 
-_MODEL: Shape = {"model": text, "sha256": text, "file": text}
+_MODEL: Shape = {"model": string, "sha256": string, "file": string}
 _CASE: Shape = {
-    "condition": text, "method": text, "batch": list_of(integer, 2), "index": integer,
-    "error": optional(number), "calls": integer, "ms": number,
+    "condition": string, "method": string, "batch": list_of(integer, 2), "index": integer,
+    "error": optional(finite), "calls": integer, "ms": finite,
 }  # fmt: skip
 
 
-_MAYBE: Shape = {"curve": list_of(optional(number)), "in_context": optional(number)}
+_MAYBE: Shape = {"curve": list_of(optional(finite)), "in_context": optional(finite)}
 
 
 def _shape(content: Any) -> Shape:
@@ -83,7 +92,7 @@ class Store(OwnsLog):
             raise BenchError(f"{self.path} does not begin like a benchmark; use another folder")
         if head["format"] != FORMAT:
             raise BenchError(f"{self.folder} holds a benchmark of format {head['format']!r}, not {FORMAT!r}")
-        fitting(head, {"version": text, "seed": integer}, f"{self.path} does not begin like a benchmark")
+        fitting(head, {"version": string, "seed": integer}, f"{self.path} does not begin like a benchmark")
         found = About(head["version"], head["seed"])
         if wanted is not None and found != wanted:
             raise BenchError(

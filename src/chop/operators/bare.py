@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     class BareLeaf(Program, Generic[P, OneProgram]):
         """A leaf with its default options; called with options one with others, with a prompt its answer."""
 
-        @overload  # type: ignore[override]
+        @overload
         def __call__(self, *none: P.args, **options: P.kwargs) -> OneProgram: ...
         @overload
         def __call__(self, model: FrozenModel, prompt: Prompt, **options: Unpack[RunOptions]) -> Result: ...

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from chop.core.errors import BenchError
 from chop.core.programs import TEXTS
+from chop.problems.air import POLLUTANTS
 
 REGIONS = ("bthsa", "yrd")
 NAMES = {"bthsa": "BTHSA", "yrd": "YRD"}
@@ -15,7 +16,6 @@ SELECTIONS = ("random", "similar")
 LEADS = (1, 2, 3, 4, 5, 6, 12, 24, 36, 48, 72)
 HOME_LEADS = (6, 12, 24, 48)
 LONGEST = max(LEADS)
-POLLUTANTS = ("PM2.5", "O3")
 WRITTEN = {"PM2.5": "PM₂.₅", "O3": "O₃"}
 EXAMPLE_YEARS = 2
 CHUNK = 32

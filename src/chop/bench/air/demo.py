@@ -82,7 +82,7 @@ def model(weights: str | None = None) -> StationIcon:
 
 def demonstrate(network: StationIcon, out: Path, n: int, seed: int) -> Demo:
     """Questions of the second invented region, at a few leads. The world is made once and used again."""
-    from chop.problems.air.world import make_world
+    from chop.problems.air import make_world
 
     world = out / WORLD
     if not all((world / f"dataset_{region}.nc").exists() for region in NAMES):

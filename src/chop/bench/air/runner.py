@@ -9,15 +9,16 @@ from itertools import zip_longest
 from pathlib import Path
 
 from chop.bench.air.conditions import CHUNK, METHODS, Direction, Split, directions
-from chop.bench.air.questions import Source, digest_of, observations
+from chop.bench.air.questions import Source, digest_of
 from chop.bench.air.store import About, Store
 from chop.bench.air.work import Job, Setting, evaluate
 from chop.bench.executors import EXECUTORS
 from chop.bench.work import fingerprint
 from chop.core.errors import BenchError
 from chop.core.text import parse
-from chop.icon.stations.config import StationConfig
+from chop.icon.config import StationConfig
 from chop.icon.weights import bundled, find, provenance
+from chop.problems import air
 from chop.runs.progress import with_progress
 
 INDEX = "index"
@@ -95,7 +96,7 @@ class Run:
         sources = [
             Source(folder, region, wanted, self.split, self.every, self.seed, index, digest)
             for region in regions
-            for digest in [digest_of(observations(folder, region, wanted))]
+            for digest in [digest_of(air.load_region(folder, region, wanted, in_order=True))]
         ]
         return Setting(networks, tuple(sources))
 

@@ -16,7 +16,7 @@ from chop.bench.air.conditions import CHOP, POLLUTANTS
 from chop.bench.store import Record, fitting
 from chop.core.errors import BenchError
 from chop.storage.log import AppendLog, OwnsLog
-from chop.storage.schema import Shape, integer, list_of, number, optional, record_of, text
+from chop.storage.schema import Shape, finite, integer, list_of, optional, record_of, string
 
 FORMAT = "chop-bench-air-1"
 FILE = "cases.jsonl"
@@ -52,13 +52,13 @@ class Asked:
     hours: tuple[int, ...]
 
 
-_USED: Shape = {"used": text, "region": text, "sha256": text, "name": text}
-_ASKED: Shape = {"asked": text, "every": integer, "hours": list_of(integer)}
+_USED: Shape = {"used": string, "region": string, "sha256": string, "name": string}
+_ASKED: Shape = {"asked": string, "every": integer, "hours": list_of(integer)}
 _MEASURED: Shape = {
-    "direction": text, "selection": text, "lead": integer, "method": text, "hours": list_of(integer),
-    "calls": integer, "ms": number, **dict.fromkeys(POLLUTANTS, list_of(optional(number))),
+    "direction": string, "selection": string, "lead": integer, "method": string, "hours": list_of(integer),
+    "calls": integer, "ms": finite, **dict.fromkeys(POLLUTANTS, list_of(optional(finite))),
 }  # fmt: skip
-_WEIGHTS = record_of(dict.fromkeys(POLLUTANTS, list_of(number)))
+_WEIGHTS = record_of(dict.fromkeys(POLLUTANTS, list_of(finite)))
 
 
 def _shape(content: Any) -> Shape:
@@ -104,7 +104,7 @@ class Store(OwnsLog):
             raise BenchError(
                 f"{self.path} does not begin like a benchmark of air quality; use another folder"
             )
-        about: Shape = {"version": text, "seed": integer, "year": integer}
+        about: Shape = {"version": string, "seed": integer, "year": integer}
         fitting(head, about, f"{self.path} does not begin like a benchmark of air quality")
         found = About(head["version"], head["seed"], head["year"])
         if wanted is not None and found != wanted:
