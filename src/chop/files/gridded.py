@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 
 from chop.core.errors import FileError
+from chop.core.labelled import AXIS_NAMES, CHANNEL_NAMES
 from chop.files.layout import FUNCTIONS, SPECS, Function, noted_grids
 from chop.files.sources import Stored, Values
-
-_CHANNELS = ("channel", "channels", "c")
-_RENAMED = {"time": "t"}
-"""What a dimension is called here, where it is not called the same."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Grid:
 
     def stated_axes(self) -> tuple[tuple[str, float | None], ...] | None:
         """What the axes are called; None for a single x, whose period its points may show."""
-        names = tuple(_RENAMED.get(name, name) for name in self.names)
+        names = tuple(AXIS_NAMES.get(name, name) for name in self.names)
         return None if names == ("x",) else tuple((name, None) for name in names)
 
 
@@ -87,7 +84,7 @@ def _names(
         return None
     stored, lead = found[function.values], len(SPECS[function.values].axes) - 2
     inner = list(zip(stored.dims, stored.shape, strict=True))[lead:]
-    if inner and (inner[-1][0] in _CHANNELS or not _leads(arrays, *inner[-1])):
+    if inner and (inner[-1][0] in CHANNEL_NAMES or not _leads(arrays, *inner[-1])):
         inner.pop()
     names = tuple(name for name, length in inner if name is not None and _leads(arrays, name, length))
     return names if names and len(names) == len(inner) else None
