@@ -1,4 +1,4 @@
-# Two commands matter: `make demo` and `make test`. Each sets up its own .venv and works alone.
+# Three commands matter: `make demo`, `make quick` and `make test`. Each sets up its own .venv and works alone.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -8,11 +8,13 @@ LOWEST := .venv-lowest
 # Small networks gain nothing from a second thread; two single-threaded test workers do.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help setup demo test check unit docs test-lowest wheel-check extras-check validity bench clean
+.PHONY: help setup demo quick test check unit hooks docs test-lowest wheel-check extras-check validity bench clean
 
 help:
 	@echo "make demo          install what is needed and run the main job, with a picture"
+	@echo "make quick         the daily check: tests of the core and of what changed, without slow ones (a minute)"
 	@echo "make test          install what is needed and pass every check: ruff, types, tests"
+	@echo "make hooks         let git run ruff and mypy before each commit"
 	@echo "make docs          install what is needed and build the documentation: docs/_build/html"
 	@echo "make test-lowest   pass the tests with the lowest supported versions of everything (minutes)"
 	@echo "make wheel-check   build the wheel, install it into an empty environment, use it there (minutes)"
@@ -41,6 +43,9 @@ setup: $(VENV)/.dev
 demo: $(VENV)/.runtime
 	$(BIN)/chop demo
 
+quick: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python .ci/quick.py
+
 test: check unit
 
 check: $(VENV)/.dev
@@ -50,6 +55,9 @@ check: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
+
+hooks: $(VENV)/.dev
+	$(BIN)/pre-commit install
 
 # The reference is made from the code first; any warning is an error.
 docs: $(VENV)/.docs

@@ -80,7 +80,7 @@ WITH_EXTRA = {
     "ray": (Step((*EVOLVE, "--executor", "ray"), says="report.html"),),
     "llm": (
         python(
-            "import sys; sys.path.append(ROOT + '/tests'); from chat_server import ChatServer\n"
+            "import sys; sys.path.append(ROOT + '/tests/support'); from chat_server import ChatServer\n"
             "from chop.evolution.chat import Chat\n"
             "with ChatServer('correct(icon)') as server:\n"
             "    print(Chat(server.url, 'any').ask([{'role': 'user', 'content': 'a program'}]).text)",
@@ -89,10 +89,10 @@ WITH_EXTRA = {
     ),
     "docs": (Step(("sphinx-build", "-q", "-b", "html", str(ROOT / "docs"), "html")),),
     "dev": (
-        Step(("ruff", "check", str(ROOT / "src" / "chop" / "text.py"))),
+        Step(("ruff", "check", str(ROOT / "src" / "chop" / "core" / "text.py"))),
         Step(("mypy", "--version")),
         Step(
-            ("pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "tests" / "test_text.py")),
+            ("pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "tests" / "core" / "test_program.py")),
             says="passed",
         ),
     ),

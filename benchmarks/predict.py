@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import h5py
@@ -22,7 +22,7 @@ import torch
 
 import chop
 from chop.files import FileError, QuestionFile, predict
-from chop.files.answers import open_answers
+from chop.files.answers import Answers, write_answers
 from chop.storage.atomic import atomic_path
 
 
@@ -33,17 +33,17 @@ def last_output(prompt: chop.Prompt) -> torch.Tensor:
 def streamed(questions: Path, program: chop.Program, model: chop.FrozenModel, out: Path) -> None:
     """As version 0.1.0 did it."""
     torch.set_num_threads(1)
-    with (
-        QuestionFile(questions) as file,
-        atomic_path(out, FileError, overwrite=True) as partial,
-        open_answers(partial, out.suffix, file.answer_shape, file.dtype) as answers,
-    ):
-        rejected = []
-        for part in file.batches():
-            result = program.run(model, part.prompt, trace=False)
-            answers.append(result.values.numpy())
-            rejected.append(result.rejected.numpy())
-        answers.finish({"rejected": np.concatenate(rejected)}, {}, {})
+    with QuestionFile(questions) as file, atomic_path(out, FileError, overwrite=True) as partial:
+        rejected = np.ones(len(file), dtype=bool)
+
+        def blocks() -> Iterator[np.ndarray]:
+            for part in file.batches():
+                result = program.run(model, part.prompt, trace=False)
+                rejected[part.first : part.first + len(part)] = result.rejected.numpy()
+                yield result.values.numpy()
+
+        answers = Answers(file.answer_shape, file.dtype, blocks(), {"rejected": rejected}, {}, {})
+        write_answers(partial, out.suffix, answers)
 
 
 def write_questions(path: Path, count: int, points: int) -> Path:

@@ -146,6 +146,42 @@ def test_a_wrong_use_is_one_sentence_and_exit_code_2(use, folder, capfd):
     assert (folder / "old.h5").read_text() == "older answers"
 
 
+CLEAR = "\x1b[2J\x07\x9b1m\u202e"
+"""What would clear a terminal, ring its bell, make bold letters and turn the direction of writing."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("predict", f"no{CLEAR}.h5", *ASK), 0),
+        (("predict", "named.npz", *ASK), 0),
+        (("predict", "good.h5", "-m", f"no{CLEAR}.py", "-o", "a.h5"), 0),
+        (("predict", "good.h5", "-m", "conservation", "-o", "a.h5", "-p", f"icon | {CLEAR}"), 1),
+        ((f"pre{CLEAR}dict",), 0),
+    ],
+)
+def test_names_cannot_command_the_terminal(arguments, line, folder, capfd):
+    write_npz(folder / "named.npz", {f"u{CLEAR}": np.zeros(3)})
+    assert run(app, arguments) == 2
+    told = capfd.readouterr().err
+    assert all(c.isprintable() or c == "\n" for c in told)
+    assert "\\x1b[2J\\x07\\x9b1m\\u202e" in told.split("\n")[line]
+
+
+def test_reasons_cannot_command_the_terminal(folder, capfd):
+    (folder / "odd.py").write_text(
+        f"def model(prompt):\n    if len(prompt.query.values) > 1 or (prompt.query.values == 7).any():\n"
+        f"        raise ValueError({CLEAR!r})\n    return prompt.query.values\n"
+    )
+    content = arrays(n=3, points=20)
+    content["query_values"][1] = 7
+    write_npz(folder / "seven.npz", content)
+    assert run(app, ("predict", "seven.npz", "-m", "odd.py", "-p", "icon", "-o", "a.npz")) == 3
+    told = capfd.readouterr()
+    assert all(c.isprintable() or c == "\n" for c in told.out + told.err)
+    assert "\\x1b[2J" in told.out
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: see the next test")
 def test_no_permission_to_write(folder, capfd):
     (folder / "closed").mkdir(mode=0o500)

@@ -233,6 +233,7 @@ def _mutated(rng, base):
     return "".join(characters)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_texts(monkeypatch):
     """Random words, mutated programs: a program or a ParseError with a position, nothing else."""
     bases = [str(program) for program in chop.programs.values()]

@@ -13,7 +13,7 @@ from chop.core.errors import ChopError, EvolutionError, ModelError
 from chop.evolution.judging import Judge, Submission
 from chop.evolution.search import evolve
 from chop.evolution.tasks import load_task
-from chop.files.choosing import choose_model
+from chop.files.models_and_programs import choose_model
 
 TOY = Path(__file__).parents[1] / "assets" / "toy_task.py"
 TASK = f"""
@@ -87,6 +87,7 @@ def test_a_file_is_run_once_until_it_changes(folder):
     assert (folder / "runs.log").read_text() == "xy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["inline", "processes"])
 def test_evolve_runs_a_task_file_once_in_each_process(folder, executor):
     (folder / "helpers_of_task.py").write_text("")

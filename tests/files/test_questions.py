@@ -10,7 +10,7 @@ from question_files import WRITERS, arrays, write_hdf5, write_npz
 
 from chop.core.errors import ChopError
 from chop.core.prompt import Axis, Field, Graph, Prompt
-from chop.files import QuestionFile
+from chop.files import CaseFile, QuestionFile
 from chop.files.hdf5 import Hdf5Array
 from chop.files.layout import LAYOUT
 from chop.files.npz import NpzArray
@@ -132,6 +132,23 @@ def test_generated_data_sets_whose_questions_share_their_values(tmp_path):
     assert torch.equal(read.prompt.outputs.values, outputs.values[1:3])
     assert torch.equal(read.prompt.inputs.values, prompt.inputs.values[1:3])
     assert torch.equal(read.target, case.target[1:3])
+
+
+def test_a_generated_data_set_of_one_question_again_and_again(tmp_path):
+    """Everything is stored once; how many questions there are, the file says."""
+    one = conservation.sample("u", 1)
+    prompt = one.prompt[torch.zeros(4, dtype=torch.long)]
+    prompt = Prompt(
+        *(Field(part.coords[:1], part.values[:1].expand(4, *part.values.shape[1:]))
+          for part in (prompt.inputs, prompt.outputs, prompt.query)),
+        at=prompt.at[:1], axes=prompt.axes,
+    )  # fmt: skip
+    case = Case(prompt, one.target.expand(4, *one.target.shape[1:]))
+    path = write_cases(tmp_path / "a.h5", [case])
+    with QuestionFile(path) as file, CaseFile(path) as cases:
+        assert len(file) == len(cases) == 4
+        assert same(file.read(1, 3).prompt, case.prompt[1:3])
+        assert torch.equal(cases.read().target, case.target)
 
 
 def test_every_array_of_the_layout_is_documented():

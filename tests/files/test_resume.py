@@ -22,7 +22,8 @@ from chop.cli import app
 from chop.cli.exit_codes import run
 from chop.core.errors import ModelError, ProgramError
 from chop.files import FileError, QuestionFile, predict
-from chop.files.kept import folder_for
+from chop.files.resume import partial_folder
+from chop.storage.log import decode_line, encode_line
 
 PROGRAM = chop.parse("correct(icon)")
 RECORDING = """
@@ -70,7 +71,7 @@ def test_a_run_goes_on_where_it_was_stopped(name, folder):
     with pytest.raises(KeyboardInterrupt):
         predict("q.h5", PROGRAM, Stops(3), name, **options)
     assert not Path(name).exists()
-    assert folder_for(Path(name)).is_dir()
+    assert partial_folder(Path(name)).is_dir()
     again, heard = Stops(1000), []
     summary = predict(
         "q.h5", PROGRAM, again, name, **options, progress=lambda done, total: heard.append(done)
@@ -81,24 +82,24 @@ def test_a_run_goes_on_where_it_was_stopped(name, folder):
     assert again.asked < 2 * 5
     assert summary.to_dict() == {**whole.to_dict(), "resumed": done}
     assert Path(name).read_bytes() == Path(f"whole_{name}").read_bytes()
-    assert not folder_for(Path(name)).exists()
+    assert not partial_folder(Path(name)).exists()
 
 
 def stop_early(out="a.h5", batch=8, **options):
     with pytest.raises(KeyboardInterrupt):
         predict("q.h5", PROGRAM, Stops(3), out, model_name="mine", batch=batch, **options)
-    assert folder_for(Path(out)).is_dir()
+    assert partial_folder(Path(out)).is_dir()
 
 
 def test_a_run_with_something_else_is_refused_with_the_name_of_it(folder):
     stop_early()
-    before = {path.name: path.read_bytes() for path in folder_for(Path("a.h5")).iterdir()}
+    before = {path.name: path.read_bytes() for path in partial_folder(Path("a.h5")).iterdir()}
 
     def refused(words, program=PROGRAM, model_name="mine", batch=8, **options):
         with pytest.raises(FileError, match=words) as refusal:
             predict("q.h5", program, plain_arithmetic, "a.h5", model_name=model_name, batch=batch, **options)
         assert "--restart" in str(refusal.value)
-        assert {path.name: path.read_bytes() for path in folder_for(Path("a.h5")).iterdir()} == before
+        assert {path.name: path.read_bytes() for path in partial_folder(Path("a.h5")).iterdir()} == before
 
     refused(r"another program \(correct\(icon\) then, icon now\)", program=chop.parse("icon"))
     refused("another model;", model_name="yours")
@@ -141,12 +142,12 @@ def test_weights_and_files_of_code_are_known_by_content(folder):
         predict("q.h5", PROGRAM, "net.safetensors", "a.h5", batch=8)
     with pytest.raises(FileError, match="another model"):
         predict("q.h5", PROGRAM, network, "a.h5", batch=8)
-    shutil.rmtree(folder_for(Path("a.h5")))
+    shutil.rmtree(partial_folder(Path("a.h5")))
     begin("model.py:model")
     (folder / "model.py").write_text(RECORDING.replace("tanh", "sin"))
     with pytest.raises(FileError, match="another model"):
         predict("q.h5", PROGRAM, "model.py:model", "a.h5", batch=8)
-    shutil.rmtree(folder_for(Path("a.h5")))
+    shutil.rmtree(partial_folder(Path("a.h5")))
     begin(network)
     assert predict("q.h5", PROGRAM, network, "a.h5", batch=8).resumed == 8
 
@@ -165,7 +166,7 @@ def test_what_is_damaged_is_asked_again(torn, folder):
     predict("q.h5", PROGRAM, plain_arithmetic, "whole.h5", model_name="mine", batch=8)
     with pytest.raises(KeyboardInterrupt):
         predict("q.h5", PROGRAM, Stops(3), "a.h5", model_name="mine", batch=8)
-    kept = folder_for(Path("a.h5"))
+    kept = partial_folder(Path("a.h5"))
     if torn in ("values", "both"):
         with (kept / "values").open("r+b") as file:
             file.seek(10)
@@ -179,17 +180,61 @@ def test_what_is_damaged_is_asked_again(torn, folder):
     assert Path("a.h5").read_bytes() == Path("whole.h5").read_bytes()
 
 
+ODD_LINES = {
+    "no object": [0, 8],
+    "text for a number": {"first": "0"},
+    "a part outside the file": {"last": 4000},
+    "a part before it": {"first": -8},
+    "a part without questions": {"last": 0},
+    "no checksum": {"crc": None},
+    "a reason that is no text": {"reason": 5},
+    "one reason for many questions": {"reason": "why not"},
+    "calls in words": {"calls": "four"},
+    "no columns": {"columns": {}},
+    "a column that is none": {"columns": {"rejected": "no"}},
+    "too short a column": {"columns": {"rejected": ["|b1", "AAAA"]}},
+    "objects": {"columns": {"rejected": ["|O", "AAAAAAAAAAA="]}},
+    "no letters of base64": {"columns": {"rejected": ["|b1", "\u00e9"]}},
+}
+
+
+@pytest.mark.parametrize("odd", ODD_LINES)
+def test_parts_with_odd_lines_are_asked_again(odd, folder):
+    """Their checksums are right: another program wrote them, or a person did."""
+    options = {"model_name": "mine", "batch": 8}
+    predict("q.h5", PROGRAM, plain_arithmetic, "whole.h5", **options)
+    with pytest.raises(KeyboardInterrupt):
+        predict("q.h5", PROGRAM, Stops(3), "a.h5", **options)
+    index = partial_folder(Path("a.h5")) / "index"
+    head, first, *rest = (decode_line(line) for line in index.read_bytes().splitlines())
+    assert (first["first"], first["last"]) == (0, 8)
+    change = ODD_LINES[odd]
+    lines = [head, {**first, **change} if isinstance(change, dict) else change, *rest]
+    index.write_bytes(b"".join(map(encode_line, lines)))
+    summary = predict("q.h5", PROGRAM, plain_arithmetic, "a.h5", **options)
+    assert summary.resumed == 8 * len(rest) > 0
+    assert Path("a.h5").read_bytes() == Path("whole.h5").read_bytes()
+
+
+def test_an_index_that_does_not_say_of_what_run_it_is_begins_anew(folder):
+    stop_early()
+    index = partial_folder(Path("a.h5")) / "index"
+    _, *rest = (decode_line(line) for line in index.read_bytes().splitlines())
+    index.write_bytes(b"".join(map(encode_line, [{"run": 5}, *rest])))
+    assert predict("q.h5", PROGRAM, plain_arithmetic, "a.h5", model_name="mine", batch=8).resumed == 0
+
+
 @pytest.mark.parametrize("removed", [[], ["values"]])
 def test_a_run_that_ended_between_its_last_two_steps_is_done(removed, folder, monkeypatch):
     """Killed after the answers had got their name and before all of the folder was gone."""
     Path("a.h5").write_text("older")
     with monkeypatch.context() as patch:
-        patch.setattr("chop.files.kept.Kept.let_go", lambda self: 1 / 0)
+        patch.setattr("chop.files.resume.UnfinishedRun.discard", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             predict("q.h5", PROGRAM, plain_arithmetic, "a.h5", model_name="mine", overwrite=True)
     for name in removed:
-        (folder_for(Path("a.h5")) / name).unlink()
-    assert folder_for(Path("a.h5")).is_dir()
+        (partial_folder(Path("a.h5")) / name).unlink()
+    assert partial_folder(Path("a.h5")).is_dir()
     written = Path("a.h5").read_bytes()
 
     def model(prompt):
@@ -262,7 +307,7 @@ def test_strictly_the_first_that_cannot_be_answered_stops_the_run_and_what_was_d
     write_npz(folder / "late.npz", content)
     with pytest.raises(FileError, match="question 17 holds"):
         predict("late.npz", PROGRAM, plain_arithmetic, "a.npz", strict=True, **options)
-    assert folder_for(Path("a.npz")).is_dir()
+    assert partial_folder(Path("a.npz")).is_dir()
     summary = predict("late.npz", PROGRAM, plain_arithmetic, "a.npz", **options)
     assert (summary.resumed, summary.rejected) == (10, 1)
     with pytest.raises(KeyboardInterrupt):

@@ -61,6 +61,7 @@ def test_chop_conservation(prompt):
     assert (result.calls, result.rounds) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "chain"), [("mfc", chop_mfc), ("corr", chop_corr)])
 @given(prompt=prompts(masked=False))
 @settings(max_examples=60)
@@ -73,6 +74,7 @@ def test_chop_mfc_and_corr(name, chain, prompt):
     assert result.rounds == 1
 
 
+@pytest.mark.slow
 @given(prompt=prompts(dimensions=3, masked=False, channels=(3, 3)))
 @settings(max_examples=40)
 def test_chop_air(prompt):
@@ -106,7 +108,9 @@ NESTED = [
 ]
 
 
-@pytest.mark.parametrize("text", NESTED)
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, marks=[pytest.mark.slow] * ("combine" in text)) for text in NESTED]
+)
 @given(prompt=prompts(dimensions=1, own_grids=False, examples=4))
 @settings(max_examples=15)
 def test_nested_on_one_grid(text, prompt):
@@ -122,6 +126,7 @@ STATIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", STATIONS)
 @given(prompt=prompts(dimensions=3))
 @settings(max_examples=15)
@@ -129,6 +134,7 @@ def test_stations(text, prompt):
     check(parse(text), prompt)
 
 
+@pytest.mark.slow
 @given(
     program=program_values(max_leaves=5),
     prompt=prompts(batch=(2,), points=8, examples=3),

@@ -162,6 +162,7 @@ def test_the_tests_own_prompts_are_stated():
     assert all(make_prompt(1, dimensions=k).assumed is None for k in (1, 2, 3))
 
 
+@pytest.mark.slow
 def test_problems_state_their_axes():
     assert chop.problems.conservation.sample("sin_cos", 1).prompt.assumed is None
     assert chop.problems.mfc.sample("g_2to2", 0.5, 1).prompt.assumed is None

@@ -5,7 +5,7 @@ import numpy as np
 
 def project_to_simplex(v):
     """The exact Euclidean projection onto {a >= 0, sum a = 1}, by sorting."""
-    descending = np.sort(v)[::-1]
+    descending = np.sort(v)[::-1].tolist()
     total, threshold = 0.0, 0.0
     for i, value in enumerate(descending, start=1):
         total += value
@@ -23,6 +23,6 @@ def minimize_on_simplex(M):
     for _ in range(512):
         previous = a
         a = project_to_simplex(previous - step * 2.0 * (M @ previous))
-        if np.max(np.abs(a - previous)) <= 1e-9:
+        if np.abs(a - previous).max() <= 1e-9:
             break
     return a

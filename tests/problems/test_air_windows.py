@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 import chop
 from chop.core.errors import ProblemError
+from chop.files import CaseFile
 from chop.problems import air
 from chop.problems.air.region import Region
 from chop.problems.case import Case
-from chop.problems.question_files import CaseFile, write_cases
+from chop.problems.question_files import write_cases
 
 PERIOD = ("2022-01-01", "2022-01-06")
 

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 from chop.cli.data import data_app
 from chop.core.errors import ChopError, DataError, FluxError
 from chop.core.prompt import Field, Prompt
+from chop.files import CaseFile
 from chop.problems import Case, conservation, mfc
-from chop.problems.question_files import CaseFile, write_cases
+from chop.problems.question_files import write_cases
 
 
 def pieces(n: int = 7, size: int = 3):
@@ -50,9 +51,9 @@ def test_round_trip(tmp_path: Path) -> None:
         assert [len(case) for case in data.batches(4)] == [4, 3]
         assert same(next(iter(data)), whole[:1])
         assert sum(1 for _ in data) == 7
-        with pytest.raises(DataError, match="rows 0"):
+        with pytest.raises(DataError, match="questions 0"):
             data.read(9)
-        with pytest.raises(DataError, match="1 row or more"):
+        with pytest.raises(DataError, match="1 question or more"):
             next(data.batches(0))
     with h5py.File(path) as file:
         assert file.attrs["complete"]
@@ -89,7 +90,7 @@ def test_bad_places_and_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file"):
         CaseFile(tmp_path / "a.h5")
     (tmp_path / "text.h5").write_text("hello")
-    with pytest.raises(DataError, match="not an HDF5 file"):
+    with pytest.raises(DataError, match="neither HDF5"):
         CaseFile(tmp_path / "text.h5")
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["x"] = 1

@@ -139,6 +139,10 @@ def test_every_extra_has_its_check():
     finally:
         del sys.modules[spec.name]
     assert set(module.WITH_EXTRA) == set(EXTRAS)
+    steps = [*module.WITHOUT_EXTRAS, *(step for steps in module.WITH_EXTRA.values() for step in steps)]
+    named = [Path(word) for step in steps for word in step.words if word.startswith(str(ROOT))]
+    assert named
+    assert not [path for path in named if not path.exists()]
 
 
 def use_jax():

@@ -56,7 +56,7 @@ def subject(label):
     if label.startswith("CHOP(MFC) on the conservation network"):
         reductions = [row.reduction for row in paper.TRANSFER.values()]
         return Subject([single(flux) for flux in FLUXES], "mfc", "mfc", reductions)
-    raise AssertionError(f"README has a row {label!r} that tests/test_readme.py cannot check: teach it")
+    raise AssertionError(f"README has a row {label!r} that this test cannot check: teach it")
 
 
 @cache
@@ -100,7 +100,7 @@ def expected(column, about):
         return reductions(chosen[about.problem])
     if column.startswith("evolved"):
         return reductions(BEST_EVOLVED[evolved])
-    raise AssertionError(f"README has a column {column!r} that tests/test_readme.py cannot check: teach it")
+    raise AssertionError(f"README has a column {column!r} that this test cannot check: teach it")
 
 
 def wrong(cell, values):

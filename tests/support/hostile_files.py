@@ -1,8 +1,8 @@
 """Files that a stranger may have made: good ones of every kind, damaged by chance or changed on purpose.
 
-``python tests/hostile_files.py KIND FIRST LAST SEED FOLDER`` reads the files FIRST to LAST - 1 of a kind
-under a limit of address space and time, and writes one line for each into FOLDER: what came of it. Every file
-is a function of its kind, its number and the seed.
+``python tests/support/hostile_files.py KIND FIRST LAST SEED FOLDER`` reads the files FIRST to LAST - 1 of a
+kind under a limit of address space and time, and writes one line for each into FOLDER: what came of it. Every
+file is a function of its kind, its number and the seed.
 """
 
 import contextlib
@@ -197,7 +197,7 @@ def read_questions(path, number):
 
 
 def read_hdf5(path, number):
-    from chop.problems.question_files import CaseFile
+    from chop.files import CaseFile
 
     if path.stem == "cases" and number % 2:
         with CaseFile(path) as file:

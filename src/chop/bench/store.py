@@ -16,11 +16,11 @@ from chop.storage.log import AppendLog, OwnsLog
 from chop.storage.schema import (
     Shape,
     finite,
-    integer,
     list_of,
     mismatch,
     optional,
     present_part,
+    safe_int,
     string,
 )
 
@@ -33,8 +33,8 @@ Key = tuple[str, str, int, int]
 
 _MODEL: Shape = {"model": string, "sha256": string, "file": string}
 _CASE: Shape = {
-    "condition": string, "method": string, "batch": list_of(integer, 2), "index": integer,
-    "error": optional(finite), "calls": integer, "ms": finite,
+    "condition": string, "method": string, "batch": list_of(safe_int, 2), "index": safe_int,
+    "error": optional(finite), "calls": safe_int, "ms": finite,
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ class Store(OwnsLog):
             raise BenchError(f"{self.path} does not begin like a benchmark; use another folder")
         if head["format"] != FORMAT:
             raise BenchError(f"{self.folder} holds a benchmark of format {head['format']!r}, not {FORMAT!r}")
-        fitting(head, {"version": string, "seed": integer}, f"{self.path} does not begin like a benchmark")
+        fitting(head, {"version": string, "seed": safe_int}, f"{self.path} does not begin like a benchmark")
         found = About(head["version"], head["seed"])
         if wanted is not None and found != wanted:
             raise BenchError(

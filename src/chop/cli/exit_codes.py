@@ -29,6 +29,7 @@ import typer
 from typer.core import TyperGroup
 
 from chop.core.errors import ChopError, ParseError
+from chop.storage.json_text import printable
 
 DONE, MENDABLE, INCOMPLETE, STOPPED, CLOSED_PIPE = 0, 2, 3, 130, 141
 ECHO = 5.0
@@ -105,7 +106,7 @@ def _run(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     except ChopError as error:
         _say(str(error))
         if isinstance(error, ParseError):
-            typer.echo(error.pointer(), err=True)
+            typer.echo(printable(error.pointer()), err=True)
         return MENDABLE
     except KeyboardInterrupt:
         _say("stopped")
@@ -132,7 +133,8 @@ def _code(code: Any) -> int:
 
 
 def _say(sentence: str) -> None:
-    typer.echo(f"chop: {' '.join(sentence.split())}", err=True)
+    # Whoever named a file, or an array in it, may have named it to command the terminal.
+    typer.echo(f"chop: {printable(' '.join(sentence.split()))}", err=True)
 
 
 def _sentence(error: OSError) -> str:
@@ -151,7 +153,7 @@ def _misused(error: Any) -> int:
     else:
         sentence = " ".join(error.format_message().split())
         end = "" if sentence.endswith((".", "?")) else "."
-        typer.echo(f"{path}: {sentence}{end} See {path} --help.", err=True)
+        typer.echo(f"{path}: {printable(sentence)}{end} See {path} --help.", err=True)
     return MENDABLE
 
 

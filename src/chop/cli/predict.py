@@ -37,27 +37,20 @@ MODEL_HELP = (
 PROGRAM_HELP = f"The text of a program, a .txt file with it, or one of {', '.join(PROGRAMS)}."
 
 _Questions = Annotated[Path, typer.Argument(help="The questions: .h5, .nc or .npz.", metavar="QUESTIONS")]
-_Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))]
+_MODEL: Any = typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))
 _Program = Annotated[
     str,
     typer.Option("--program", "-p", help=PROGRAM_HELP, autocompletion=_beginning(lambda: list(PROGRAMS))),
 ]
 
 
-class Executor(StrEnum):
-    """Who answers."""
-
-    inline = "inline"
-    processes = "processes"
-    ray = "ray"
-
-
+_Executor = StrEnum("_Executor", ["inline", "processes", "ray"])
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def predict(
     questions: _Questions,
-    model: _Model,
+    model: Annotated[str, _MODEL],
     out: Annotated[Path, typer.Option("--out", "-o", help="The answers: .h5, .nc or .npz.")],
     program: _Program = "raw",
     validate: Annotated[
@@ -69,7 +62,7 @@ def predict(
     ] = None,
     workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 means one for each core.")] = 1,
     executor: Annotated[
-        Executor | None,
+        _Executor | None,
         typer.Option(help="Where questions are answered; inline for one worker, else processes."),
     ] = None,
     strict: Annotated[
@@ -91,19 +84,12 @@ def predict(
 
     from chop.cli.exit_codes import INCOMPLETE, STOPPED
     from chop.cli.terminal import print_json
-    from chop.core.errors import FileError
-    from chop.files.answers import check_suffix
-    from chop.files.choosing import choose_program
-    from chop.files.kept import folder_for
+    from chop.files.models_and_programs import choose_program
     from chop.files.predicting import predict as answer
     from chop.files.questions import QuestionFile
     from chop.runs.progress import passing_bar
-    from chop.storage.atomic import check_writable
-    from chop.storage.json_text import readable
+    from chop.storage.json_text import printable, readable
 
-    check_suffix(out)
-    if not folder_for(out).exists():
-        check_writable(out, FileError, force)
     chosen = choose_program(program)
     begun = time.monotonic()
     answered = 0
@@ -133,7 +119,7 @@ def predict(
     else:
         typer.echo(_sentence(out, summary, seconds))
         for one in summary.first_rejected:
-            typer.echo(f"  question {one.question}: {one.reason}")
+            typer.echo(f"  question {one.question}: {printable(one.reason)}")
         if summary.rejected > len(summary.first_rejected):
             typer.echo(f"  and {summary.rejected - len(summary.first_rejected)} more, listed in {out}")
     if summary.rejected:
@@ -165,9 +151,7 @@ def explain(
         ),
     ] = None,
     program: _Program = "raw",
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))
-    ] = None,
+    model: Annotated[str | None, _MODEL] = None,
     index: Annotated[int, typer.Option("--index", "-i", min=0, help="Which question, from 0.")] = 0,
     validate: Annotated[bool, typer.Option("--validate", help="Also compute the in-context error.")] = False,
     out: Annotated[
@@ -189,7 +173,7 @@ def explain(
     """
     from chop.cli.terminal import print_json
     from chop.core.errors import FileError
-    from chop.files.choosing import choose_program
+    from chop.files.models_and_programs import choose_program
     from chop.pictures.account import program_account, program_text, trace_account
     from chop.pictures.saving import PROGRAM_FORMS, TRACE_FORMS, form_of, write
     from chop.storage.atomic import check_writable
@@ -207,10 +191,10 @@ def explain(
     else:
         if model is None:
             raise FileError("say which model answers: --model conservation, mfc, FILE.safetensors or FILE.py")
-        trace, missed = _traced(questions, index, model, chosen, validate)
-        told = {"question": index, "rel_l2": missed}
+        trace, error = _traced(questions, index, model, chosen, validate)
+        told = {"question": index, "rel_l2": error}
         account, what = {**trace_account(trace), **told}, (trace, 0, told)
-        text = trace.explain() + ("" if missed is None else f"\ntruth    relative L2 error {missed:.4g}")
+        text = trace.explain() + ("" if error is None else f"\ntruth    relative L2 error {error:.4g}")
     if out is not None:
         write(out, forms, *what, error=FileError, overwrite=force)
     if as_json:
@@ -224,8 +208,8 @@ def _traced(
 ) -> tuple[Trace, float | None]:
     """The run on one question, and its error where the truth is known."""
     from chop.core.errors import FileError
-    from chop.files.answering import missed
-    from chop.files.choosing import choose_model
+    from chop.files.models_and_programs import choose_model
+    from chop.files.parts import score
     from chop.files.questions import QuestionFile
 
     with QuestionFile(questions) as file:
@@ -234,7 +218,8 @@ def _traced(
         part = file.read(index, index + 1)
     result = program.run(choose_model(model), part.prompt, validate=validate)
     assert result.trace is not None
-    return result.trace, None if part.target is None else float(missed(result, part))
+    error = score(result, part)
+    return result.trace, None if error is None else float(error)
 
 
 def info(

@@ -27,7 +27,7 @@ FIRST_FORMAT = "chop-evolution-1"
 """Of version 0.1.0: knows no axes, times, masks and metric, and only some limits."""
 
 _FIRST_RULES: schema.Shape = {
-    **dict.fromkeys(("size", "depth", "calls"), schema.integer),
+    **dict.fromkeys(("size", "depth", "calls"), schema.safe_int),
     **dict.fromkeys(("start", "guidance"), schema.string),
     "operators": schema.list_of(schema.string),
 }
@@ -155,7 +155,7 @@ class SearchIdentity:
             {
                 "version": schema.string,
                 "task": schema.string,
-                "seed": schema.integer,
+                "seed": schema.safe_int,
                 "agents": schema.list_of(schema.string),
             },
         ) or schema.mismatch(

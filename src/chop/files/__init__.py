@@ -6,20 +6,22 @@ from chop.core.lazy import attach
 
 if TYPE_CHECKING:
     from chop.core.errors import FileError
-    from chop.files.choosing import choose_model, choose_program
+    from chop.files.cases import CaseFile
+    from chop.files.models_and_programs import choose_model, choose_program
     from chop.files.predicting import Rejected, Summary, predict
     from chop.files.questions import QuestionFile, Questions
 
 __all__ = [
-    "FileError", "QuestionFile", "Questions", "Rejected", "Summary", "choose_model", "choose_program",
-    "predict",
+    "CaseFile", "FileError", "QuestionFile", "Questions", "Rejected", "Summary", "choose_model",
+    "choose_program", "predict",
 ]  # fmt: skip
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "chop.core.errors": ("FileError",),
-        "chop.files.choosing": ("choose_model", "choose_program"),
+        "chop.files.cases": ("CaseFile",),
+        "chop.files.models_and_programs": ("choose_model", "choose_program"),
         "chop.files.predicting": ("Rejected", "Summary", "predict"),
         "chop.files.questions": ("QuestionFile", "Questions"),
     },

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from math import prod
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from chop.core.errors import ChopError
 from chop.core.words import count, size
-from chop.files.layout import LAYOUT, kind_of
+from chop.files.layout import ANSWERS_FORMAT, LAYOUT
 from chop.files.questions import QuestionFile
-from chop.files.sources import open_source
+from chop.files.sources import ArraySource, open_source
+from chop.storage.json_text import printable
 
 
 def contents(path: Path) -> dict[str, Any]:
@@ -22,23 +23,21 @@ def contents(path: Path) -> dict[str, Any]:
 def _shown(value: Any) -> Any:
     """The same with what no terminal should be sent written out: anyone may have chosen the texts."""
     if isinstance(value, str):
-        shown = (c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in value)
-        return "".join(shown)
+        return printable(value)
     if isinstance(value, dict):
         return {_shown(key): _shown(part) for key, part in value.items()}
     return [_shown(part) for part in value] if isinstance(value, list) else value
 
 
 def _arrays(path: Path) -> dict[str, Any]:
-    source = open_source(path)
-    try:
+    with closing(open_source(path)) as source:
         meanings = {name: spec.meaning for spec in LAYOUT for name in (spec.name, spec.grouped)}
         arrays = [
             {
                 "name": name,
                 "shape": list(array.shape),
                 "dtype": str(array.dtype),
-                "bytes": prod(array.shape) * array.dtype.itemsize,
+                "bytes": array.claimed_bytes,
                 "meaning": meanings.get(name),
             }
             for name, array in source.arrays.items()
@@ -51,26 +50,24 @@ def _arrays(path: Path) -> dict[str, Any]:
             "arrays": arrays,
             "notes": {name: text for name, text in source.notes.items() if isinstance(text, str)},
         }
-        answers = kind_of(source.notes) == "chop answers"
-    finally:
-        source.close()
-    return {**found, **({"holds": "answers"} if answers else _questions(path))}
+        answers = source.text_note("format") == ANSWERS_FORMAT
+        return found | ({"holds": "answers"} if answers else _questions(source))
 
 
-def _questions(path: Path) -> dict[str, Any]:
+def _questions(source: ArraySource) -> dict[str, Any]:
     """What questions can be read from it; why not, if none."""
     try:
-        with QuestionFile(path) as file:
-            prompt = file.read(0, 1).prompt
-            return {
-                "holds": "questions",
-                "questions": len(file),
-                "examples": prompt.examples,
-                "answer": list(file.answer_shape[1:]),
-                "target": file.has_target,
-                "grid": {name: len(along) for name, along in file.answer_grid},
-                "assumed": prompt.assumed,
-            }
+        file = QuestionFile(source)
+        prompt = file.read(0, 1).prompt
+        return {
+            "holds": "questions",
+            "questions": len(file),
+            "examples": prompt.examples,
+            "answer": list(file.answer_shape[1:]),
+            "target": file.has_target,
+            "grid": {name: len(along) for name, along in file.answer_grid},
+            "assumed": prompt.assumed,
+        }
     except ChopError as error:
         return {"holds": "arrays", "no_questions": str(error)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,43 +10,31 @@ import h5py
 import numpy as np
 
 from chop.core.errors import FileError
-from chop.files.sources import Stored, Values, as_flag
+from chop.files.sources import ArraySource, StoredArray, Values, whole_number
 from chop.storage.guards.hdf5 import chunk, held, open_hdf5, reading
 
-_UNKNOWN = np.dtype(object)
-"""What numpy has no word for; it is no number, that is enough."""
 _PLACEHOLDER = "This is a netCDF dimension but not a netCDF variable"
 
 
-class Hdf5Array:
+class Hdf5Array(StoredArray):
     """A data set, decoded as NetCDF's conventions ask: packed numbers unpacked, fill values as NaN."""
 
     def __init__(self, path: Path, name: str, data: Any, dims: tuple[str | None, ...]) -> None:
         self._path, self._name, self._data, self.dims = path, name, data, dims
-        with self._careful():
-            self.shape: tuple[int, ...] = tuple(data.shape)
-            self.held, self.piece = held(data), chunk(data)
+        with self._errors_named():
+            self.shape = tuple(data.shape)
+            self.stored_bytes, self.chunk_bytes = held(data), chunk(data)
+            self.dtype = _dtype(data)
 
-    def _careful(self) -> Any:
+    def _errors_named(self) -> Any:
         return reading(f"{self._path}: {self._name}", FileError)
 
-    @cached_property
-    def dtype(self) -> np.dtype[Any]:
-        try:
-            stored = np.dtype(self._data.dtype)
-        except (TypeError, ValueError):
-            return _UNKNOWN
-        with self._careful():
-            packed = "scale_factor" in self._data.attrs or "add_offset" in self._data.attrs
-        return np.dtype(np.float64) if packed and stored.kind in "iu" else stored
-
-    @property
-    def shared(self) -> bool:
-        with self._careful():
-            flag = as_flag(self._data.attrs.get("shared", False))
-        if flag is None:
+    def is_shared(self) -> bool:
+        with self._errors_named():
+            shared = whole_number(self._data.attrs.get("shared", 0))
+        if shared not in (0, 1):
             raise self._odd("shared", "0 or 1")
-        return flag
+        return shared == 1
 
     def rows(self, start: int, stop: int) -> Values:
         return self._read(slice(start, stop))
@@ -56,17 +43,17 @@ class Hdf5Array:
         return self._read(...)
 
     def _read(self, part: Any) -> Values:
-        with self._careful():
+        with self._errors_named():
             raw = np.asarray(self._data[part])
         return self._decoded(raw) if raw.dtype.kind in "iuf" else raw
 
     def _decoded(self, raw: Values) -> Values:
-        fills = [self._attribute(key, "iuf", "a number") for key in ("_FillValue", "missing_value")]
         missing = np.zeros(raw.shape, dtype=bool)
-        for fill in fills:
+        for key in ("_FillValue", "missing_value"):
+            fill = self._numbers(key, "a number")
             if fill is not None:
                 missing |= np.isin(raw, fill)
-        scale, offset = self._number("scale_factor"), self._number("add_offset")
+        scale, offset = self._one_number("scale_factor"), self._one_number("add_offset")
         values = raw
         if scale is not None or offset is not None:
             wide = raw if raw.dtype.kind == "f" else raw.astype(np.float64)
@@ -75,31 +62,31 @@ class Hdf5Array:
                 values = values + wide.dtype.type(0 if offset is None else offset)
         return np.where(missing, np.nan, values) if missing.any() else values
 
-    def _number(self, key: str) -> float | None:
-        given = self._attribute(key, "iuf", "one finite number")
+    def _one_number(self, key: str) -> float | None:
+        given = self._numbers(key, "one finite number")
         if given is None:
             return None
         if given.size != 1 or not np.isfinite(given).all():
             raise self._odd(key, "one finite number")
         return float(given.item())
 
-    def _attribute(self, key: str, kinds: str, wanted: str) -> Values | None:
-        """What the file says about the array, if it is of a kind that can be meant."""
-        with self._careful():
+    def _numbers(self, key: str, wanted: str) -> Values | None:
+        """What an attribute says, if there is one."""
+        with self._errors_named():
             if key not in self._data.attrs:
                 return None
             given = np.asarray(self._data.attrs[key])
-        if given.dtype.kind not in kinds:
+        if given.dtype.kind not in "iuf":
             raise self._odd(key, wanted)
         return given
 
     def _odd(self, key: str, wanted: str) -> FileError:
-        with self._careful():
+        with self._errors_named():
             given = str(self._data.attrs[key])
         return FileError(f"{self._path}: {key} of {self._name} must be {wanted}, not {given[:60]!r}")
 
 
-class Hdf5Source:
+class Hdf5Source(ArraySource):
     """An HDF5 or NetCDF-4 file."""
 
     kind = "HDF5"
@@ -117,7 +104,7 @@ class Hdf5Source:
         if any(name.startswith(("_NC", "_nc")) for name in self.notes):
             self.kind = "NetCDF-4"
 
-    def _arrays(self) -> Mapping[str, Stored]:
+    def _arrays(self) -> Mapping[str, StoredArray]:
         names = {data: name for name, data in self._found.items()}
         return {
             name: Hdf5Array(self.path, name, data, self._dims(data, names))
@@ -142,6 +129,16 @@ class Hdf5Source:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _dtype(data: Any) -> np.dtype[Any]:
+    """What an array holds once it is decoded."""
+    try:
+        stored = np.dtype(data.dtype)
+    except (TypeError, ValueError):
+        return np.dtype(object)  # what numpy has no word for is no number, that is enough
+    packed = "scale_factor" in data.attrs or "add_offset" in data.attrs
+    return np.dtype(np.float64) if packed and stored.kind in "iu" else stored
 
 
 def _text(attributes: Any, key: str) -> str:

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from chop.core.errors import FileError
-from chop.files.sources import Values
+from chop.files.sources import ArraySource, StoredArray, Values
 
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError, ValueError, TypeError,
@@ -35,42 +35,33 @@ _BLOCK = 2**24
 """Bytes turned at a time from Fortran's order to ours."""
 
 
-class NpzArray:
+class NpzArray(StoredArray):
     """One member: its rows are read from the (unpacked) stream, in order at the least cost."""
-
-    shared = False
-    piece = 0
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
         self._path, self._archive, self._member = path, archive, member
         self._name = member.filename.removesuffix(".npy")
-        self.held = member.compress_size
+        self.stored_bytes = member.compress_size
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FileError(f"{path}: {self._name} is packed as numpy never does; write it with numpy.savez")
-        with self._careful(), archive.open(member) as stream:
+        with self._errors_named(), archive.open(member) as stream:
             self.shape, self._fortran, self.dtype, self._begin = _header(stream)
-        told = prod(self.shape) * self.dtype.itemsize
-        if not self.dtype.hasobject and (told != member.file_size - self._begin or not self.dtype.itemsize):
+        self.dims = (None,) * len(self.shape)
+        honest = self.claimed_bytes == member.file_size - self._begin and self.dtype.itemsize
+        if not self.dtype.hasobject and not honest:
             raise self._damaged()
-
-    @property
-    def dims(self) -> tuple[str | None, ...]:
-        return (None,) * len(self.shape)
 
     def rows(self, start: int, stop: int) -> Values:
         stop = min(stop, self.shape[0])
         if self._fortran and len(self.shape) > 1:
             return np.array(self._turned[start:stop])
-        return self._read(start * self._stride, (max(0, stop - start), *self.shape[1:]))
+        row = prod(self.shape[1:]) * self.dtype.itemsize
+        return self._read(start * row, (max(0, stop - start), *self.shape[1:]))
 
     def whole(self) -> Values:
         if self._fortran:
             return self._read(0, self.shape[::-1]).T
         return self._read(0, self.shape)
-
-    @property
-    def _stride(self) -> int:
-        return prod(self.shape[1:]) * self.dtype.itemsize
 
     @cached_property
     def _stream(self) -> IO[bytes]:
@@ -114,12 +105,16 @@ class NpzArray:
     def _read(self, offset: int, shape: tuple[int, ...]) -> Values:
         self._refuse_objects()
         wanted = prod(shape) * self.dtype.itemsize
-        with self._careful():
+        with self._errors_named():
             self._stream.seek(self._begin + offset)
             found = self._stream.read(wanted)
         if len(found) != wanted:
             raise self._damaged()
         return np.frombuffer(found, dtype=self.dtype).reshape(shape)
+
+    def is_note(self) -> bool:
+        """Whether it holds one text, as notes do."""
+        return self.dtype.kind in "US" and self.shape == () and self.dtype.itemsize <= _LONGEST_NOTE
 
     def text(self) -> Any:
         """The one text that it holds."""
@@ -138,7 +133,7 @@ class NpzArray:
             raise FileError(f"{self._path}: {self._name} holds Python objects; questions are numbers")
 
     @contextmanager
-    def _careful(self) -> Iterator[None]:
+    def _errors_named(self) -> Iterator[None]:
         try:
             yield
         except _BROKEN as error:
@@ -162,7 +157,7 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], in
     return shape, fortran, dtype, start.tell()
 
 
-class NpzSource:
+class NpzSource(ArraySource):
     """A file that numpy's ``savez`` or ``savez_compressed`` wrote."""
 
     kind = "npz"
@@ -173,34 +168,28 @@ class NpzSource:
             self._archive = zipfile.ZipFile(path)
         except _BROKEN:
             raise FileError(f"{path} is cut off or damaged; copy or write it again") from None
-        members = self._archive.infolist()
+        self.arrays: Mapping[str, NpzArray] = {}
+        try:
+            self._refuse_odd(self._archive.infolist())
+            self.arrays = {
+                member.filename.removesuffix(".npy"): NpzArray(path, self._archive, member)
+                for member in self._archive.infolist()
+                if member.filename.endswith(".npy")
+            }
+            self.notes = {name: array.text() for name, array in self.arrays.items() if array.is_note()}
+        except BaseException:
+            self.close()
+            raise
+
+    def _refuse_odd(self, members: list[zipfile.ZipInfo]) -> None:
         if len(members) > _MEMBERS:
-            self._archive.close()
-            raise FileError(f"{path} holds more than {_MEMBERS:,} arrays; write what is needed alone")
+            raise FileError(f"{self.path} holds more than {_MEMBERS:,} arrays; write what is needed alone")
         if sum(member.compress_size for member in members) > self.size:  # members that share their bytes
-            self._archive.close()
-            raise FileError(f"{path} is damaged: its arrays take more than the file; write it again")
-
-    @cached_property
-    def arrays(self) -> Mapping[str, NpzArray]:
-        return {
-            member.filename.removesuffix(".npy"): NpzArray(self.path, self._archive, member)
-            for member in self._archive.infolist()
-            if member.filename.endswith(".npy")
-        }
-
-    @cached_property
-    def notes(self) -> Mapping[str, Any]:
-        texts = {
-            name: array
-            for name, array in self.arrays.items()
-            if array.dtype.kind in "US" and array.shape == () and array.dtype.itemsize <= _LONGEST_NOTE
-        }
-        return {name: array.text() for name, array in texts.items()}
+            raise FileError(f"{self.path} is damaged: its arrays take more than the file; write it again")
 
     def close(self) -> None:
         # Every open member keeps the file open.
-        for array in self.__dict__.get("arrays", {}).values():
+        for array in self.arrays.values():
             array.close()
         self._archive.close()
 

@@ -1,6 +1,6 @@
 """A program on all questions of a file, piece by piece, its answers to another file.
 
-Every piece that is answered is kept (`kept`), so the same call goes on where one was stopped. Pieces are
+Every piece that is answered is kept (`resume`), so the same call goes on where one was stopped. Pieces are
 decided by the file and the batch alone: who answers them changes no bit.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,16 @@ from chop.core.errors import FileError, ModelError, ProgramError
 from chop.core.model import FrozenModel
 from chop.core.program import Program
 from chop.core.text import program_of
-from chop.files.agenda import Agenda, Part, missing
-from chop.files.answering import Answered, Answering, Unanswered
-from chop.files.answers import check_suffix, open_answers
-from chop.files.identity import run_of
-from chop.files.kept import NOT_FINITE, Kept, folder_for
+from chop.files.answers import Answers, check_suffix, write_answers
+from chop.files.parts import AnsweringWork, Part, PartQueue, remaining_parts
 from chop.files.questions import QuestionFile
-from chop.files.sources import Values
+from chop.files.resume import NOT_FINITE, RunIdentity, UnfinishedRun, partial_folder
 from chop.runs.pool import Lost, Pool, Site, pool_named
 from chop.runs.pool.contract import sentence
 from chop.storage.atomic import atomic_path, check_writable
 from chop.storage.json_text import readable
 
-TOLD = 5
+_LISTED = 5
 """Rejected questions that a summary names."""
 
 
@@ -96,126 +93,101 @@ def predict(
     """
     target = Path(out).expanduser()
     check_suffix(target)
-    if not folder_for(target).exists():
+    if not partial_folder(target).exists():
         check_writable(target, FileError, overwrite)
-    if not isinstance(questions, QuestionFile):
-        with QuestionFile(questions) as file:
-            return predict(
-                file, program, model, target, model_name=model_name, validate=validate, batch=batch,
-                overwrite=overwrite, workers=workers, executor=executor, strict=strict, restart=restart,
-                progress=progress,
-            )  # fmt: skip
-    if target.exists() and questions.path.exists() and target.samefile(questions.path):
-        raise FileError(f"{target} holds the questions; give the answers another name")
-    size = questions.batch_size() if batch is None else batch
-    if size < 1:
-        raise FileError(f"a batch needs 1 question or more, not {size}")
-    name = model if isinstance(model, str) else model_name
-    chosen = program_of(program)
-    run, lasting = run_of(questions, chosen, model, model_name, validate, size)
-    with Kept(target, run, questions.answer_shape, questions.dtype, restart, lasting) as kept:
-        resumed = len(kept)
-        if not kept.delivered:
+    with ExitStack() as opened:
+        if not isinstance(questions, QuestionFile):
+            questions = opened.enter_context(QuestionFile(questions))
+        if target.exists() and questions.path.exists() and target.samefile(questions.path):
+            raise FileError(f"{target} holds the questions; give the answers another name")
+        size = questions.batch_size() if batch is None else batch
+        if size < 1:
+            raise FileError(f"a batch needs 1 question or more, not {size}")
+        work = AnsweringWork(questions.path, questions, program_of(program), model, validate)
+        identity = RunIdentity.of(work, model_name, size)
+        run = opened.enter_context(UnfinishedRun(target, identity, questions, restart))
+        resumed = len(run)
+        if not run.delivered:
             check_writable(target, FileError, overwrite)
+            if strict:
+                _refuse_rejected(run)
             if resumed < len(questions):
-                with _pool(questions, chosen, model, validate, workers, executor) as pool:
-                    _answer(pool, kept, len(questions), size, strict, progress)
-            elif strict:
-                _refuse_rejected(kept)
-            with atomic_path(target, FileError, overwrite, kept.whole) as partial:
-                _put_together(partial, target.suffix, kept, questions, _about(questions, chosen, name, kept))
-                kept.deliver()
-        kept.let_go()
-        return _summary(kept, resumed)
+                with _pool(work, workers, executor) as pool:
+                    _answer(pool, run, len(questions), size, strict, progress)
+            name = model if isinstance(model, str) else model_name
+            with atomic_path(target, FileError, overwrite, run.complete_file) as partial:
+                write_answers(partial, target.suffix, _answers(questions, work.program, name, run))
+                run.deliver()
+        run.discard()
+        return _summary(run, resumed)
 
 
-def _pool(
-    questions: QuestionFile,
-    program: Program,
-    model: FrozenModel | str,
-    validate: bool,
-    workers: int,
-    executor: str | None,
-) -> Pool:
+def _pool(work: AnsweringWork, workers: int, executor: str | None) -> Pool:
     count = workers or os.cpu_count() or 1
     where = executor or ("inline" if count == 1 else "processes")
-    here = where == "inline" or not questions.path.is_file()
-    make = Answering(questions if here else questions.path, program, model, validate)
+    here = where == "inline" or not work.path.is_file()
+    make = work if here else replace(work, opened=None)
     return pool_named(where, FileError)(Site(make, count, "the model", FileError))
 
 
 def _answer(
-    pool: Pool, kept: Kept, total: int, size: int, strict: bool, progress: Callable[[int, int], None]
+    pool: Pool, run: UnfinishedRun, total: int, size: int, strict: bool, progress: Callable[[int, int], None]
 ) -> None:
-    """Ask what is not done yet, and keep what comes."""
+    """Ask what is not finished yet, and keep what comes."""
 
     def reject(part: Part, error: Exception) -> None:
-        kept.reject(part, sentence(error))
-        progress(len(kept), total)
+        run.reject(part, sentence(error))
+        progress(len(run), total)
 
-    if strict:
-        _refuse_rejected(kept)
-    if kept.entries:
-        progress(len(kept), total)
-    agenda = Agenda(missing(total, size, kept.entries), total, kept.answered(), reject)
-    with closing(pool.finished(agenda.take)) as finished:
-        for (part, trial), outcome in finished:
-            if isinstance(outcome, Answered):
-                if not trial:
-                    _keep(kept, part, outcome, strict)
-                    progress(len(kept), total)
-                agenda.worked()
-            elif trial:
-                agenda.in_vain(died=isinstance(outcome, Lost))
-            else:
-                error = _error(outcome)
-                if strict:
+    if run.parts:
+        progress(len(run), total)
+    queue = PartQueue(remaining_parts(total, size, run.parts), total, run.any_answered(), reject)
+    with closing(pool.finished(queue.take)) as outcomes:
+        for (part, trial), outcome in outcomes:
+            if isinstance(outcome, Lost | Exception):
+                error = ModelError(outcome.reason) if isinstance(outcome, Lost) else outcome
+                if trial:
+                    queue.trial_failed(died=isinstance(outcome, Lost))
+                elif strict:
                     raise error
-                agenda.failed(part, error)
+                else:
+                    queue.failed(part, error)
+                continue
+            if not trial:
+                values, finished = outcome
+                bad = np.flatnonzero(finished.columns["rejected"])
+                if strict and len(bad):
+                    raise ProgramError(f"question {part.first + int(bad[0])}: {NOT_FINITE}")
+                run.add(part, values, finished)
+                progress(len(run), total)
+            queue.answered()
 
 
-def _keep(kept: Kept, part: Part, answered: Answered, strict: bool) -> None:
-    bad = np.flatnonzero(answered.columns["rejected"])
-    if strict and len(bad):
-        raise ProgramError(f"question {part.first + int(bad[0])}: {NOT_FINITE}")
-    kept.keep(part, answered)
-
-
-def _error(outcome: Unanswered | Lost) -> Exception:
-    return ModelError(outcome.reason) if isinstance(outcome, Lost) else outcome.error
-
-
-def _refuse_rejected(kept: Kept) -> None:
+def _refuse_rejected(run: UnfinishedRun) -> None:
     """What was marked before cannot be let pass now."""
-    for question, reason in kept.reasons().items():
+    for question, reason in run.reasons().items():
         raise ProgramError(f"question {question}: {reason}")
 
 
-def _put_together(
-    path: Path, suffix: str, kept: Kept, questions: QuestionFile, about: dict[str, Any]
-) -> None:
-    grid: tuple[tuple[str, Values], ...] = getattr(questions, "answer_grid", ())
-    with open_answers(path, suffix, questions.answer_shape, questions.dtype, grid) as answers:
-        for block in kept.blocks():
-            answers.append(block)
-        answers.finish(kept.columns(), kept.reasons(), about)
-
-
-def _about(questions: QuestionFile, program: Program, model: str, kept: Kept) -> dict[str, Any]:
-    return {
+def _answers(questions: QuestionFile, program: Program, model: str, run: UnfinishedRun) -> Answers:
+    notes = {
         "questions": readable(questions.path.name), "program": str(program), "model": readable(model),
-        "calls": _costs(kept)[0], "made_with": f"chop {__version__}",
+        "calls": _costs(run)[0], "made_with": f"chop {__version__}",
     }  # fmt: skip
+    return Answers(
+        questions.answer_shape, questions.dtype, run.blocks(), run.columns(), run.reasons(), notes,
+        questions.answer_grid,
+    )  # fmt: skip
 
 
-def _costs(kept: Kept) -> tuple[int, int]:
+def _costs(run: UnfinishedRun) -> tuple[int, int]:
     """Calls and rounds: the same for all parts that were answered."""
-    return max((entry.calls, entry.rounds) for entry in kept.entries.values())
+    return max((part.calls, part.rounds) for part in run.parts.values())
 
 
-def _summary(kept: Kept, resumed: int) -> Summary:
-    columns, reasons = kept.columns(), kept.reasons()
-    rejected, (calls, rounds) = columns["rejected"], _costs(kept)
+def _summary(run: UnfinishedRun, resumed: int) -> Summary:
+    columns, reasons = run.columns(), run.reasons()
+    rejected, (calls, rounds) = columns["rejected"], _costs(run)
 
     def mean(name: str) -> tuple[float | None, int]:
         if name not in columns:
@@ -227,7 +199,7 @@ def _summary(kept: Kept, resumed: int) -> Summary:
     return Summary(
         questions=len(rejected),
         rejected=len(reasons),
-        first_rejected=tuple(Rejected(*one) for one in list(reasons.items())[:TOLD]),
+        first_rejected=tuple(Rejected(*one) for one in list(reasons.items())[:_LISTED]),
         resumed=resumed,
         calls=calls,
         rounds=rounds,

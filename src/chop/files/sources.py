@@ -3,96 +3,89 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from chop.core.errors import FileError
 
+if TYPE_CHECKING:
+    import xarray
+
 Values = np.ndarray[Any, Any]
 
 
-class Stored(Protocol):
-    """An array on disk."""
+class StoredArray(ABC):
+    """An array of a file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    dims: tuple[str | None, ...]
+    """The names of its axes, None where they have none; a name may be that of an array of coordinates."""
+    stored_bytes: int
+    """What it takes in the file."""
+    chunk_bytes: int = 0
+    """What is unpacked for even a single row."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Its axes."""
-        ...
+    def claimed_bytes(self) -> int:
+        """What it takes once it is read."""
+        return prod(self.shape) * self.dtype.itemsize
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """What it holds."""
-        ...
-
-    @property
-    def dims(self) -> tuple[str | None, ...]:
-        """The names of its axes, None where they have none; a name may be that of an array of coordinates."""
-        ...
-
-    @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether the file itself says that all questions share it."""
-        ...
+        return False
 
-    @property
-    def held(self) -> int:
-        """Bytes that it takes in the file."""
-        ...
-
-    @property
-    def piece(self) -> int:
-        """Bytes that are unpacked for even a single row."""
-        ...
-
+    @abstractmethod
     def rows(self, start: int, stop: int) -> Values:
         """A part along the first axis; no more than that is held in memory."""
-        ...
 
+    @abstractmethod
     def whole(self) -> Values:
         """All of it."""
-        ...
 
 
-class Source(Protocol):
-    """An open file."""
+class ArraySource(ABC):
+    """An open file, or a data set in memory."""
 
-    @property
-    def kind(self) -> str:
-        """What sort of file it is, in words."""
-        ...
+    kind: str
+    """What sort of file it is, in words."""
+    path: Path
+    """Where it is; a name for what is in memory."""
+    size: int
+    """Its bytes."""
+    arrays: Mapping[str, StoredArray]
+    """Every array by its name; groups are written with ``/``."""
+    notes: Mapping[str, Any]
+    """What the file says about itself: attributes, or arrays that hold one text."""
 
-    @property
-    def path(self) -> Path:
-        """Where it is; a name for what is in memory."""
-        ...
+    def text_note(self, name: str) -> str:
+        """What a note says; empty if there is none."""
+        value = self.notes.get(name, "")
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
-    @property
-    def size(self) -> int:
-        """Its bytes."""
-        ...
+    def number_note(self, name: str) -> int | None:
+        """The whole number that a note is, if it is one."""
+        return whole_number(self.notes.get(name))
 
-    @property
-    def arrays(self) -> Mapping[str, Stored]:
-        """Every array by its name; groups are written with ``/``."""
-        ...
-
-    @property
-    def notes(self) -> Mapping[str, Any]:
-        """What the file says about itself: attributes, or arrays that hold one text."""
-        ...
-
+    @abstractmethod
     def close(self) -> None:
         """Let go of the file."""
-        ...
 
 
-def open_source(source: Any) -> Source:
-    """The file, by what is in it and not by its name, or a data set in memory."""
+def open_source(source: Any) -> ArraySource:
+    """The file, by what is in it and not by its name, or a data set in memory; or what is open."""
+    if isinstance(source, ArraySource):
+        return source
     if not isinstance(source, str | Path):
-        return _in_memory(source)
+        xarray = sys.modules.get("xarray")  # who has a Dataset has imported it
+        if xarray is None or not isinstance(source, xarray.Dataset):
+            raise FileError(f"questions are in a file or an xarray.Dataset, not in a {type(source).__name__}")
+        return DatasetSource(source)
     path = _home(source)
     if path.is_dir():
         raise FileError(f"{path} is a folder; name the file with the questions in it")
@@ -118,28 +111,11 @@ def open_source(source: Any) -> Source:
     raise FileError(_why_not(path, start))
 
 
-def _in_memory(source: Any) -> Source:
-    xarray = sys.modules.get("xarray")  # who has a Dataset has imported it
-    if xarray is None or not isinstance(source, xarray.Dataset):
-        raise FileError(f"questions are in a file or an xarray.Dataset, not in a {type(source).__name__}")
-    from chop.files.memory import DatasetSource
-
-    return DatasetSource(source)
-
-
 def _home(path: str | Path) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:  # "~nobody" is a name like any other
         return Path(path)
-
-
-def as_flag(given: Any) -> bool | None:
-    """What somebody wrote for yes (1, True) or no; None if it is neither."""
-    value = np.asarray(given)
-    if value.size != 1 or value.dtype.kind not in "biu" or value.item() not in (0, 1):
-        return None
-    return bool(value.item())
 
 
 def _why_not(path: Path, start: bytes) -> str:
@@ -155,4 +131,49 @@ def _why_not(path: Path, start: bytes) -> str:
     return f"{path} is neither HDF5, NetCDF-4 nor npz; questions are read from .h5, .nc or .npz files"
 
 
-__all__ = ["Source", "Stored", "Values", "as_flag", "open_source"]
+def whole_number(given: Any) -> int | None:
+    """What somebody wrote as one whole number, or as True or False; None if it is neither."""
+    value = np.asarray(given)
+    return int(value.item()) if value.size == 1 and value.dtype.kind in "biu" else None
+
+
+class VariableArray(StoredArray):
+    """A variable of a data set; one that xarray has not loaded yet is read by rows."""
+
+    def __init__(self, variable: xarray.Variable) -> None:
+        if variable.dtype.kind in "mM":  # dates become the numbers that NetCDF would hold
+            from xarray.conventions import encode_cf_variable
+
+            variable = encode_cf_variable(variable)
+        self._variable = variable
+        self.shape, self.dtype = variable.shape, np.dtype(variable.dtype)
+        self.dims = tuple(str(name) for name in variable.dims)
+        self.stored_bytes = int(variable.nbytes)
+
+    def is_shared(self) -> bool:
+        return whole_number(self._variable.attrs.get("shared")) == 1
+
+    def rows(self, start: int, stop: int) -> Values:
+        return np.asarray(self._variable[start:stop].values)
+
+    def whole(self) -> Values:
+        return np.asarray(self._variable.values)
+
+
+class DatasetSource(ArraySource):
+    """An xarray.Dataset, read as if it had been written to NetCDF under the same names."""
+
+    kind = "xarray.Dataset"
+
+    def __init__(self, data: xarray.Dataset) -> None:
+        # Not the file that it may have been opened from: it need no longer hold the same.
+        self.path = Path("the Dataset")
+        self.size = int(data.nbytes)
+        self.arrays = {str(name): VariableArray(variable) for name, variable in data.variables.items()}
+        self.notes = {str(name): value for name, value in data.attrs.items()}
+
+    def close(self) -> None:
+        """The caller's to close."""
+
+
+__all__ = ["ArraySource", "StoredArray", "Values", "open_source", "whole_number"]

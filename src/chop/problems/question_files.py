@@ -1,4 +1,4 @@
-"""Cases on disk (HDF5): written whole or not at all, read in pieces.
+"""Cases written as question files (HDF5), whole or not at all; `chop.files` reads them.
 
 A file is written under another name and renamed when its last byte is on the disk, and it says itself
 that it is complete. Whatever interrupts a write (Ctrl-C, a full disk, kill -9) leaves either the old file
@@ -14,18 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from chop.core.errors import DataError, PromptError
-from chop.core.prompt import Axis, Field, Graph, Prompt
+from chop.core.errors import DataError
 from chop.problems.case import Case
 from chop.storage.atomic import NewHdf5, atomic_path
-from chop.storage.guards.bounds import check_size
-from chop.storage.guards.hdf5 import chunk, claimed, held, is_hdf5, open_hdf5, reading
 
-FORMAT = "chop cases"
-VERSION = 1
+CASES_FORMAT = "chop cases"
+CASES_VERSION = 1
 
 
 def write_cases(
@@ -53,7 +49,7 @@ def write_cases(
 
 
 def _fill(file: Any, cases: Iterable[Case], command: str, progress: Callable[[int], None]) -> None:
-    file.attrs["format"], file.attrs["version"], file.attrs["complete"] = FORMAT, VERSION, False
+    file.attrs["format"], file.attrs["version"], file.attrs["complete"] = CASES_FORMAT, CASES_VERSION, False
     file.attrs["command"] = command
     file.attrs["made_with"] = json.dumps({name: _version(name) for name in _PACKAGES})
     settings: dict[str, Any] = {}
@@ -142,99 +138,4 @@ def _append(file: Any, name: str, values: np.ndarray[Any, Any], rows: int) -> No
     stored[rows:] = values
 
 
-class CaseFile:
-    """A data set on disk, open for reading: ``with CaseFile(path) as data: for case in data.batches(50)``."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        if not self.path.is_file():
-            raise DataError(f"there is no file {self.path}")
-        if not is_hdf5(self.path):
-            raise DataError(f"{self.path} is not an HDF5 file, or only a part of one")
-        self._file, self._data = open_hdf5(self.path, DataError)
-        try:
-            with reading(self.path, DataError):
-                self._begin(self._file.attrs)
-        except BaseException:
-            self.close()
-            raise
-
-    def _begin(self, attributes: Any) -> None:
-        if attributes.get("format") != FORMAT or attributes.get("version") != VERSION:
-            raise DataError(f"{self.path} is not a data set of cases (format {FORMAT!r}, version {VERSION})")
-        if not attributes.get("complete"):
-            raise DataError(f"{self.path} was not written to its end; make it again")
-        self.settings: dict[str, Any] = dict(json.loads(attributes["settings"]))
-        self.command = str(attributes["command"])
-        self._rows = int(attributes["rows"])
-        size = self.path.stat().st_size
-        for name, data in self._data.items():
-            check_size(f"{self.path}: {name}", claimed(data), held(data), chunk(data), size, DataError)
-            if not data.attrs.get("shared") and data.shape[:1] != (self._rows,):
-                raise DataError(f"{self.path}: {name} has not the {self._rows} rows it should; make it again")
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def __enter__(self) -> CaseFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __iter__(self) -> Iterator[Case]:
-        return self.batches(1)
-
-    def batches(self, size: int) -> Iterator[Case]:
-        """Cases of ``size`` rows (the last may have fewer), one after the other from the disk."""
-        if size < 1:
-            raise DataError(f"a batch needs 1 row or more, not {size}")
-        for start in range(0, len(self), size):
-            yield self.read(start, start + size)
-
-    def read(self, start: int = 0, stop: int | None = None) -> Case:
-        """Rows ``start`` to ``stop`` (all by default) as one case."""
-        first, last, _ = slice(start, stop).indices(len(self))
-        if first >= last:
-            raise DataError(f"{self.path} has rows 0..{len(self) - 1}, not {start}..{stop}")
-        try:
-            with reading(self.path, DataError):
-                return self._case(first, last)
-        except PromptError as error:
-            raise DataError(f"{self.path}: {error}") from None
-
-    def _case(self, first: int, last: int) -> Case:
-        def take(name: str) -> Tensor:
-            stored = self._data[name]
-            return torch.from_numpy(stored[...] if stored.attrs.get("shared") else stored[first:last])
-
-        def optional(name: str) -> Tensor | None:
-            return take(name) if name in self._data else None
-
-        def field(name: str) -> Field:
-            return Field(take(f"{name}/coords"), take(f"{name}/values"), optional(f"{name}/mask"))
-
-        given = self.settings["axes"]
-        rows = {name: data[first:last] for name, data in self._data.items() if name.startswith("rows/")}
-        return Case(
-            prompt=Prompt(
-                inputs=field("inputs"),
-                outputs=field("outputs"),
-                query=field("query"),
-                at=take("at"),
-                graph=Graph(take("graph"), take("at").shape[-2]) if "graph" in self._data else None,
-                axes=None if given is None else tuple(Axis(name, period) for name, period in given),
-                times=take("times"),
-            ),
-            target=take("target"),
-            trajectory=optional("trajectory"),
-            meta={name: value for name, value in self.settings.items() if name != "axes"},
-            rows={name.removeprefix("rows/"): values for name, values in rows.items()},
-            mask=optional("mask"),
-        )
-
-
-__all__ = ["CaseFile", "write_cases"]
+__all__ = ["CASES_FORMAT", "CASES_VERSION", "write_cases"]

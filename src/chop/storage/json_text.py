@@ -22,6 +22,11 @@ def readable(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
+def printable(text: str) -> str:
+    """A text that any terminal may be sent: control characters are written out, such as ``\\x1b``."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
@@ -30,4 +35,4 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-__all__ = ["json_text", "readable"]
+__all__ = ["json_text", "printable", "readable"]

@@ -16,7 +16,7 @@ from chop.bench.air.conditions import CHOP, POLLUTANTS
 from chop.bench.store import Record, fitting
 from chop.core.errors import BenchError
 from chop.storage.log import AppendLog, OwnsLog
-from chop.storage.schema import Shape, finite, integer, list_of, optional, record_of, string
+from chop.storage.schema import Shape, finite, list_of, optional, record_of, safe_int, string
 
 FORMAT = "chop-bench-air-1"
 FILE = "cases.jsonl"
@@ -53,10 +53,10 @@ class Asked:
 
 
 _USED: Shape = {"used": string, "region": string, "sha256": string, "name": string}
-_ASKED: Shape = {"asked": string, "every": integer, "hours": list_of(integer)}
+_ASKED: Shape = {"asked": string, "every": safe_int, "hours": list_of(safe_int)}
 _MEASURED: Shape = {
-    "direction": string, "selection": string, "lead": integer, "method": string, "hours": list_of(integer),
-    "calls": integer, "ms": finite, **dict.fromkeys(POLLUTANTS, list_of(optional(finite))),
+    "direction": string, "selection": string, "lead": safe_int, "method": string, "hours": list_of(safe_int),
+    "calls": safe_int, "ms": finite, **dict.fromkeys(POLLUTANTS, list_of(optional(finite))),
 }  # fmt: skip
 _WEIGHTS = record_of(dict.fromkeys(POLLUTANTS, list_of(finite)))
 
@@ -104,7 +104,7 @@ class Store(OwnsLog):
             raise BenchError(
                 f"{self.path} does not begin like a benchmark of air quality; use another folder"
             )
-        about: Shape = {"version": string, "seed": integer, "year": integer}
+        about: Shape = {"version": string, "seed": safe_int, "year": safe_int}
         fitting(head, about, f"{self.path} does not begin like a benchmark of air quality")
         found = About(head["version"], head["seed"], head["year"])
         if wanted is not None and found != wanted:

@@ -17,22 +17,37 @@ def choose_model(source: str) -> FrozenModel:
     A Python file is run, like any script of one's own: only give one you trust. ``NAME`` is ``model`` if
     it is left out.
     """
-    path, _, name = source.partition(".py")
-    if _ and (not name or name.startswith(":")):
-        return _from_python(Path(f"{path}.py").expanduser(), name[1:] or "model")
-    from chop.icon.weights import load
+    python = _python_file(source)
+    if python is None:
+        from chop.icon.weights import load
 
-    return load(source)
-
-
-def _from_python(path: Path, name: str) -> FrozenModel:
-    model = getattr(user_code.load_file(path, ModelError), name, None)
+        return load(source)
+    path, name = python[0], python[1][1:] or "model"
+    model: FrozenModel | None = getattr(user_code.load_file(path, ModelError), name, None)
     if model is None:
         raise ModelError(f"{path} defines no {name}; write {path}:NAME with the name of your model")
     if not callable(model):
         raise ModelError(f"{name} in {path} is no model: it must be callable with a prompt")
-    found: FrozenModel = model
-    return found
+    return model
+
+
+def model_file(source: str) -> tuple[Path, str]:
+    """The file that a model's source names, and which of its functions is meant (``:NAME`` or nothing)."""
+    python = _python_file(source)
+    if python is None:
+        from chop.icon.weights import find
+
+        return find(source), ""
+    if not python[0].is_file():
+        raise ModelError(f"there is no file {python[0]}")
+    return python
+
+
+def _python_file(source: str) -> tuple[Path, str] | None:
+    stem, ending, name = source.partition(".py")
+    if not ending or (name and not name.startswith(":")):
+        return None
+    return Path(f"{stem}.py").expanduser(), name
 
 
 def choose_program(source: str) -> Program:
@@ -43,4 +58,4 @@ def choose_program(source: str) -> Program:
     return parse(source)
 
 
-__all__ = ["choose_model", "choose_program"]
+__all__ = ["choose_model", "choose_program", "model_file"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chop.files.agenda import TRIALS, Agenda, missing
+from chop.files.parts import TRIALS, PartQueue, remaining_parts
 
 
 def asked(total, size, fails, done=(), workers=1):
@@ -14,10 +14,10 @@ def asked(total, size, fails, done=(), workers=1):
     def reject(part, error):
         rejected[part] = str(error)
 
-    agenda = Agenda(missing(total, size, done), total, bool(done), reject)
+    queue = PartQueue(remaining_parts(total, size, done), total, bool(done), reject)
     under_way = []
     while True:
-        while len(under_way) < workers and (given := agenda.take()) is not None:
+        while len(under_way) < workers and (given := queue.take()) is not None:
             under_way.append(given)
         if not under_way:
             return kept, rejected, trials
@@ -27,13 +27,13 @@ def asked(total, size, fails, done=(), workers=1):
             trials.append(part)
         if fails(part):
             if trial:
-                agenda.in_vain(died=False)
+                queue.trial_failed(died=False)
             else:
-                agenda.failed(part, ValueError(f"{part.first} to {part.last}"))
+                queue.failed(part, ValueError(f"{part.first} to {part.last}"))
         else:
             if not trial:
                 kept[part] = True
-            agenda.worked()
+            queue.answered()
 
 
 def numbers(parts):
