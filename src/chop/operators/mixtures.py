@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chop.core.counting import CallCount, Where
 from chop.core.errors import ProgramError
-from chop.core.parameters import flag, indices, integer, subprograms
+from chop.core.parameters import flag, indices, integer, subprogram_list
 from chop.core.program import Outcome, Program, Validator
 from chop.core.prompt import Field, Prompt
 from chop.core.running import error_in_units, error_unit
@@ -36,7 +36,9 @@ class Select(Validator):
         "The answer is that of one branch, with an in-context error no larger than the last's."
     )
     helps: ClassVar[str] = "when it is not known beforehand whether a route pays"
-    branches: tuple[Program, ...] = subprograms("what is chosen from; the last is the fallback", at_least=2)
+    branches: tuple[Program, ...] = subprogram_list(
+        "what is chosen from; the last is the fallback", at_least=2
+    )
     pad: bool = flag(True, _PAD)
     gap: int = integer(0, 0, 8, _GAP)
 
@@ -74,7 +76,7 @@ class Combine(Validator):
     unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The weights are non-negative and sum to 1; one candidate alone is unchanged."
     helps: ClassVar[str] = "when candidates err in different ways"
-    candidates: tuple[Program, ...] = subprograms("what is mixed; the first is the reference", at_least=1)
+    candidates: tuple[Program, ...] = subprogram_list("what is mixed; the first is the reference", at_least=1)
     channels: tuple[int, ...] = indices("channels to be mixed, each with its own weights; none listed: all")
     shrink: bool = flag(True, "shrink towards candidate 1 by the jackknife estimate")
     pad: bool = flag(False, _PAD)
@@ -130,7 +132,7 @@ class Average(Program):
     kind: ClassVar[StageKind] = "mixture"
     law: ClassVar[str] = "Does not depend on the order of its members, to rounding."
     helps: ClassVar[str] = "when members err differently and the examples are too few to fit weights"
-    members: tuple[Program, ...] = subprograms("what is averaged", at_least=1)
+    members: tuple[Program, ...] = subprogram_list("what is averaged", at_least=1)
 
     def plan(self, prompt: Prompt) -> Steps:
         outcomes = yield [Answer(member, prompt) for member in self.members]
