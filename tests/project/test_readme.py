@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from chop.bench import paper
-from chop.bench.air.paper import LOWERED
-from chop.bench.conditions import COST, DENSITY, FLUXES, LENGTHS, mapping, rollout, single
+from chop.bench.functions import COST, DENSITY, FLUXES, LENGTHS, mapping, rollout, single
 from chop.bench.methods import BEST_EVOLVED
 from chop.bench.results import comparison
 from chop.core.programs import TEXTS
@@ -203,7 +202,7 @@ def test_air_quality():
     for count in re.findall(r"(\d+) of 88", README):
         assert int(count) in lowered().values(), f"README says {count} of 88; found are {lowered()}"
     for count in re.findall(r"the paper's (\d+)\b", README):
-        assert int(count) == LOWERED
+        assert int(count) == paper.LOWERED
 
 
 @pytest.mark.parametrize(

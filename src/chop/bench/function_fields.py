@@ -11,11 +11,12 @@ import numpy as np
 from torch import Tensor
 
 from chop import metrics
-from chop.bench.conditions import CONDITIONS, FLUXES, LENGTHS, mapping, rollout, single
-from chop.bench.figures import INK, PROGRAM_LOOK, RAW_LOOK, new_figure
+from chop.bench.figures import ERROR_MAP, FIELD_MAP, INK, PROGRAM_LOOK, RAW_LOOK, new_figure
+from chop.bench.function_answers import questions
+from chop.bench.functions import CONDITIONS, FLUXES, LENGTHS, mapping, rollout, single
 from chop.bench.methods import CONSERVATION, CORR, MFC, RAW, label_of
 from chop.bench.results import Results
-from chop.bench.work import Setting, questions
+from chop.bench.suite import Setting
 from chop.core.forecast import rollout as roll_out
 from chop.core.text import parse
 
@@ -24,10 +25,8 @@ if TYPE_CHECKING:
 
     from chop.problems.case import Case
 
-FIELD_MAP, ERROR_MAP = "viridis", "inferno"
 
-
-def scenes(results: Results, setting: Setting) -> dict[str, Figure]:
+def field_figures(results: Results, setting: Setting) -> dict[str, Figure]:
     """Every picture of fields for whose conditions there are results."""
     made = {
         "mfc_peaks": _peaks(results, setting),
@@ -43,11 +42,9 @@ def scenes(results: Results, setting: Setting) -> dict[str, Figure]:
 
 def _typical(results: Results, condition: str, method: str, setting: Setting) -> Case | None:
     """The question with the median Raw error."""
-    raw, other = results.errors(condition, RAW), results.errors(condition, method)
-    if raw is None or other is None:
+    index = results.typical(condition)
+    if index is None or results.errors(condition, method) is None:
         return None
-    order = np.argsort(np.where(np.isfinite(raw), raw, np.inf), kind="stable")
-    index = int(order[len(order) // 2])
     return questions(CONDITIONS[condition], index, index + 1, setting.seed)
 
 
@@ -106,8 +103,8 @@ def _maps(results: Results, setting: Setting, family: str, method: str) -> Figur
         top = float(case.target.max())
         for ax, (name, values) in zip(row[1:4], fields.items(), strict=True):
             error = float(metrics.rel_l2(values, case.target)[0])
-            said = name if name == "truth" else f"{name}, error {error:.3f}"
-            shown = _map(ax, case, values, 0.0, top, FIELD_MAP, said)
+            title = name if name == "truth" else f"{name}, error {error:.3f}"
+            shown = _map(ax, case, values, 0.0, top, FIELD_MAP, title)
         figure.colorbar(shown, ax=row[3], label="ρ")
         gaps = [(values - case.target).abs() for values in (raw, ours)]
         worst = max(float(gap.max()) for gap in gaps)
@@ -202,4 +199,4 @@ def _trace(results: Results, setting: Setting, condition: str, method: str) -> F
     return figure
 
 
-__all__ = ["scenes"]
+__all__ = ["field_figures"]

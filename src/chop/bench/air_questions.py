@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chop.bench.air.conditions import LONGEST, Split
 from chop.core.errors import BenchError
 from chop.problems.random_streams import random_stream
 from chop.runs.fingerprint import feed_bytes, written
@@ -26,7 +25,32 @@ if TYPE_CHECKING:
     from chop.problems.case import Case
 
 Array = NDArray[Any]
+LEADS = (1, 2, 3, 4, 5, 6, 12, 24, 36, 48, 72)
+LONGEST = max(LEADS)
+EXAMPLE_YEARS = 2
 _ORDER = 2  # role of the random stream that orders the questions
+
+
+@dataclass(frozen=True)
+class Split:
+    """Questions of one year; examples and normalisation from the two years before it."""
+
+    year: int = 2024
+
+    @property
+    def examples(self) -> tuple[str, str]:
+        return f"{self.year - EXAMPLE_YEARS}-01-01", f"{self.year}-01-01"
+
+    @property
+    def questions(self) -> tuple[str, str]:
+        return f"{self.year}-01-01", f"{self.year + 1}-01-01"
+
+    def in_words(self, every: str) -> str:
+        """The split, and how often is asked."""
+        return (
+            f"examples and normalisation from the evaluated region, {self.year - EXAMPLE_YEARS} to "
+            f"{self.year - 1}; questions in {self.year}, every {every} h"
+        )
 
 
 @dataclass(frozen=True)
@@ -149,4 +173,4 @@ def _clock(history: History, rows: Array) -> Array:
     return np.asarray(history.region.times[rows].astype("datetime64[h]").astype(np.int64))
 
 
-__all__ = ["Source", "digest_of", "observations"]
+__all__ = ["LEADS", "LONGEST", "Source", "Split", "digest_of", "observations"]
