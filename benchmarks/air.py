@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import chop
-from chop.icon.stations import memory as station_memory
+from chop.icon.stations import sharing as station_sharing
 from chop.problems import air
 
 SIZE = (209, 184)
@@ -25,7 +25,7 @@ PERIOD, YEAR = ("2022-01-01", "2024-01-01"), ("2024-01-01", "2025-01-01")
 
 
 def seconds(program: chop.Program, model: object, case: object) -> float:
-    station_memory._remembered.clear()
+    station_sharing._remembered.clear()
     begun = time.perf_counter()
     program.run(model, case.prompt, trace=False)
     return time.perf_counter() - begun

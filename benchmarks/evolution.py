@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from chop.evolution.population import Candidate
-from chop.evolution.run import Evolved, evolve
+from chop.evolution.search import Evolved, evolve
 
 MOST = 20_000
 """Candidates of a random search, at most."""

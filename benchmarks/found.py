@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from chop.core.programs import FOUND
-from chop.evolution.findings import findings
-from chop.evolution.run import evolve
+from chop.evolution.report import analyse_winner
+from chop.evolution.search import evolve
 
 JOURNALS = Path(__file__).parents[1] / "docs" / "results" / "evolution"
 
@@ -39,7 +39,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(JOURNALS / f"{found.task}-{found.seed}", folder, dirs_exist_ok=True)
             evolved = evolve(found.task, found.budget, out=folder, seed=found.seed)
-        start, *known, winner = (score.validation for score in findings(evolved).scores)
+        start, *known, winner = (score.validation for score in analyse_winner(evolved).scores)
         assert start is not None
         assert winner is not None
         best = min(score.mean for score in known[1:] if score is not None)

@@ -20,12 +20,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from chop.problems.air.eligibility import eligible
 from chop.problems.air.history import History, prepare
 from chop.problems.air.region import Region
 from chop.problems.air.retrieval import KEPT, similarity_index
-from chop.problems.air.selection import similar_examples
-from chop.problems.air.windows import WINDOW
+from chop.problems.air.sampling import similar_examples
+from chop.problems.air.windows import WINDOW, eligible
 
 PERIOD, YEAR = ("2022-01-01", "2024-01-01"), ("2024-01-01", "2025-01-01")
 LEAD, COUNT = 24, 5

@@ -26,8 +26,8 @@ import numpy as np
 import torch
 
 from chop.problems import conservation, mfc
-from chop.problems.conservation.initial import InitialCondition
-from chop.problems.mfc.operators import draw_cost, draw_density, nodes_for
+from chop.problems.conservation.sampling import InitialCondition
+from chop.problems.mfc.sampling import draw_cost, draw_density, nodes_for
 from chop.problems.random_streams import random_stream
 
 FLUX = "sin(u)-cos(u)"

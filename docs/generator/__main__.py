@@ -5,9 +5,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from chop.cli import app
 from chop.core.errors import ChopError
+from chop.operators import BUILT_IN
 from chop.storage.atomic import write_text
-from generator.pages import pages
+from generator.commands import commands_page
+from generator.examples import write_pictures
+from generator.operators import PICTURES, operators_page
+
+
+def pages() -> dict[str, str]:
+    """Name and text of each page. Operators of other packages that happen to be installed are left out."""
+    return {"operators.md": operators_page(BUILT_IN), "cli.md": commands_page(app)}
 
 
 def main() -> None:
@@ -19,9 +28,6 @@ def main() -> None:
     for name, text in pages().items():
         write_text(given.folder / name, text, ChopError, overwrite=True)
     if given.pictures:
-        from generator.operators import PICTURES
-        from generator.pictures import write_pictures
-
         write_pictures(given.folder / PICTURES)
 
 

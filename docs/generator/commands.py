@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import typer
 from typer.main import get_command
 
-from generator.markdown import code, page, prose, table
+from generator.markdown import code, paragraphs, prose, table
 
 INTRODUCTION = (
     "Made from the code by `make docs`; `chop COMMAND --help` says the same in a terminal. What a user can "
@@ -23,9 +23,9 @@ INTRODUCTION = (
 def commands_page(app: typer.Typer) -> str:
     """The whole page."""
     root = get_command(app)
-    told: dict[str, str] = {}
-    sections = [_section(path, command, told) for path, command in _walk("chop", root)]
-    return page("# Command line", INTRODUCTION, *sections)
+    first: dict[str, str] = {}
+    sections = [_section(path, command, first) for path, command in _walk("chop", root)]
+    return paragraphs("# Command line", INTRODUCTION, *sections) + "\n"
 
 
 def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -36,8 +36,8 @@ def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
             yield from _walk(f"{path} {name}", child)
 
 
-def _section(path: str, command: Any, told: dict[str, str]) -> str:
-    """One command. Options that another one has told already are not told again."""
+def _section(path: str, command: Any, first: dict[str, str]) -> str:
+    """One command. Options that an earlier one has too are listed with the first alone."""
     heading = "#" * min(4, path.count(" ") + 1)
     children = list(getattr(command, "commands", {}))
     runs = command.callback is not None and bool(_shown(command))
@@ -45,10 +45,10 @@ def _section(path: str, command: Any, told: dict[str, str]) -> str:
     parts = [f"{heading} {path}", prose(inspect.cleandoc(command.help or "")), below]
     if runs or not children:
         options = _options(command)
-        first = told.setdefault(options, path)
-        same = f"The options are those of {code(first)}."
-        parts += [f"```\n{_usage(path, command)}\n```", options if first == path else same]
-    return "\n\n".join(part for part in parts if part)
+        listed = first.setdefault(options, path)
+        same = f"The options are those of {code(listed)}."
+        parts += [f"```\n{_usage(path, command)}\n```", options if listed == path else same]
+    return paragraphs(*parts)
 
 
 def _usage(path: str, command: Any) -> str:
@@ -125,6 +125,3 @@ def _shown(command: Any) -> list[Any]:
 
 def _is_argument(param: Any) -> bool:
     return not param.opts or not param.opts[0].startswith("-")
-
-
-__all__ = ["commands_page"]

@@ -1,18 +1,26 @@
-"""One small program around each operator, and the questions it is shown on."""
+"""One small program around each operator, the questions it is shown on, and the pictures of its traces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
 
+from chop.core.errors import ChopError
 from chop.core.model import FrozenModel
 from chop.core.prompt import Prompt
+from chop.core.text import parse
+from chop.storage.atomic import write_bytes
+
+DPI = 80
+COLORS = 64
+"""Few enough that a picture is small enough to be kept beside the text."""
 
 SceneName = Literal["conservation", "densities", "stations", "broken"]
 
@@ -114,4 +122,23 @@ _MAKERS: Mapping[SceneName, Callable[[], tuple[FrozenModel, Prompt]]] = MappingP
     {"conservation": _conservation, "densities": _densities, "stations": _stations, "broken": _broken}
 )
 
-__all__ = ["EXAMPLES", "SCENES", "Example", "scene"]
+
+def write_pictures(folder: Path) -> list[Path]:
+    """One PNG for each example, named after its operator: the same bytes on every processor."""
+    return [write_picture(name, folder) for name in EXAMPLES]
+
+
+def write_picture(name: str, folder: Path) -> Path:
+    """The picture of one operator's example, whatever style matplotlib is told to use elsewhere."""
+    from matplotlib import style
+
+    from chop.pictures import trace_figure
+    from chop.pictures.rendering import small_png
+
+    example = EXAMPLES[name]
+    model, prompt = scene(example.scene)
+    trace = parse(example.text).run(model, prompt).trace
+    assert trace is not None
+    with style.context("default"):
+        picture = small_png(trace_figure(trace, 0), DPI, COLORS)
+    return write_bytes(folder / f"{name}.png", picture, ChopError, overwrite=True)

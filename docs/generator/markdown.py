@@ -22,9 +22,9 @@ def prose(docstring: str) -> str:
     return re.sub(r"``(.+?)``", r"`\1`", docstring.strip())
 
 
-def page(*parts: str) -> str:
+def paragraphs(*parts: str) -> str:
     """Parts with an empty line between them; empty ones are left out."""
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in parts if part)
 
 
 def _cell(text: str) -> str:

@@ -10,7 +10,7 @@ from chop.core.parameters import Operator, Param
 from chop.core.program import Leaf, Program, Validator
 from chop.core.text import parse
 from generator.examples import EXAMPLES, SCENES, Example
-from generator.markdown import code, page, prose, table
+from generator.markdown import code, paragraphs, prose, table
 
 PICTURES = "operators"
 """The folder of the pictures, beside the page."""
@@ -34,13 +34,13 @@ def operators_page(operators: Sequence[type[Operator]]) -> str:
     """The whole page."""
     parts = ["# Operators", INTRODUCTION, _overview(operators)]
     for kind, title in KINDS:
-        members = [operator for operator in operators if kind_of(operator) == kind]
+        members = [operator for operator in operators if _kind(operator) == kind]
         if members:
-            parts += [f"## {title}", *(operator_section(operator) for operator in members)]
-    return page(*parts)
+            parts += [f"## {title}", *(_section(operator) for operator in members)]
+    return paragraphs(*parts) + "\n"
 
 
-def kind_of(operator: type[Operator]) -> str:
+def _kind(operator: type[Operator]) -> str:
     """Which of the kinds of the reference an operator belongs to."""
     if not issubclass(operator, Program):
         return operator.role
@@ -50,26 +50,22 @@ def kind_of(operator: type[Operator]) -> str:
     return "mixture" if takes_programs and not issubclass(operator, Leaf) else "leaf"
 
 
-def operator_section(operator: type[Operator]) -> str:
+def _section(operator: type[Operator]) -> str:
     """What it does, its law, when it helps, its parameters, an example with its picture."""
     summary, _, more = (inspect.getdoc(operator) or "").partition("\n\n")
-    return "\n\n".join(
-        part
-        for part in (
-            f"### {operator.name}",
-            prose(summary),
-            prose(more),
-            f"*Helps* {operator.helps}." if operator.helps else "",
-            f"*Law*: {operator.law}" if operator.law else "",
-            _parameters(operator),
-            _example(operator.name, EXAMPLES.get(operator.name)),
-        )
-        if part
+    return paragraphs(
+        f"### {operator.name}",
+        prose(summary),
+        prose(more),
+        f"*Helps* {operator.helps}." if operator.helps else "",
+        f"*Law*: {operator.law}" if operator.law else "",
+        _parameters(operator),
+        _example(operator.name, EXAMPLES.get(operator.name)),
     )
 
 
 def _overview(operators: Sequence[type[Operator]]) -> str:
-    rows = [(f"[{op.name}](#{op.name})", kind_of(op), prose(op.summary())) for op in operators]
+    rows = [(f"[{op.name}](#{op.name})", _kind(op), prose(op.summary())) for op in operators]
     return table(("operator", "kind", "what it does"), rows)
 
 
@@ -99,6 +95,3 @@ def _example(name: str, example: Example | None) -> str:
         f"Example: {code(example.text)} ({cost}); {SCENES[example.scene]}.\n\n"
         f"[![Trace of {example.text}]({PICTURES}/{name}.png)]({PICTURES}/{name}.png)"
     )
-
-
-__all__ = ["KINDS", "PICTURES", "kind_of", "operator_section", "operators_page"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chop.core.running import Result
     from chop.core.text import parse, registry
     from chop.core.trace import Trace
-    from chop.evolution.run import evolve
+    from chop.evolution.search import evolve
     from chop.icon.weights import load
 
 __version__ = "0.1.0"
@@ -72,7 +72,7 @@ __getattr__, __dir__ = attach(
         "chop.core.running": ("Result",),
         "chop.core.text": ("parse", "registry"),
         "chop.core.trace": ("Trace",),
-        "chop.evolution.run": ("evolve",),
+        "chop.evolution.search": ("evolve",),
         "chop.icon.weights": ("load",),
     },
     {

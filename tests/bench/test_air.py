@@ -22,9 +22,7 @@ from chop.bench.air import (
     DIRECTIONS,
     FORWARD,
     HOME_LEADS,
-    LAYOUT,
     LEADS,
-    POLLUTANTS,
     SELECTIONS,
     AirSuite,
     Forecast,
@@ -34,17 +32,18 @@ from chop.bench.air import (
     same_hour,
 )
 from chop.bench.air_figures import candidates, mean_weights
-from chop.bench.air_questions import LONGEST, Source, Split
+from chop.bench.air_questions import LONGEST, RegionSource, YearSplit
 from chop.bench.methods import AIR, AIR_METHODS, PERSISTENCE, RAW, YESTERDAY
-from chop.bench.report import markdown, write
+from chop.bench.report import markdown, write_results
 from chop.bench.results import Results
-from chop.bench.runner import Run, run
+from chop.bench.runner import Run, run_benchmark
 from chop.bench.store import FILE, Store
 from chop.bench.suite import missing_pieces
 from chop.cli import app
 from chop.core.errors import BenchError, ChopError
 from chop.icon import StationConfig, StationIcon, save
 from chop.problems import air
+from chop.problems.air import POLLUTANTS
 
 CHANNELS = ("hour", "NO2", "PM2.5", "O3")
 SMALL = StationConfig(
@@ -75,38 +74,38 @@ def asked(home: Path, out: Path, **options) -> Run:
 
 
 def opened(bench: Run) -> Store:
-    return Store(bench.out, LAYOUT)
+    return Store(bench.out, AirSuite.layout)
 
 
 def table_of(bench: Run) -> str:
     with opened(bench) as store:
         results = Results(store, bench.suite)
-        return markdown(bench.suite.report(), results, air_tables.facts(results))
+        return markdown(bench.suite.report(), results, air_tables.AIR_REPORT.facts(results))
 
 
-def source(home: Path, tmp_path: Path, region: str = "yrd") -> Source:
-    return Source(str(home / "world"), region, CHANNELS, Split(), EVERY, 0, str(tmp_path / "index"))
+def source(home: Path, tmp_path: Path, region: str = "yrd") -> RegionSource:
+    return RegionSource(str(home / "world"), region, CHANNELS, YearSplit(), EVERY, 0, str(tmp_path / "index"))
 
 
 @pytest.fixture(scope="module")
 def finished(home, tmp_path_factory):
     """Both directions, undisturbed."""
     bench = asked(home, tmp_path_factory.mktemp("finished"), cases=3)
-    setting = run(bench)
+    setting = run_benchmark(bench)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "RESOLUTION", 30)  # drawn as always, painted small
-        write(bench, setting)
+        write_results(bench, setting)
     return bench
 
 
 def test_the_papers_numbers_agree_with_themselves():
-    assert set(paper.AIR) == {forecast.name for forecast in forecasts()}
-    assert len(paper.AIR) == 88
-    assert sum(row.reduction > 0 for row in paper.AIR.values()) == paper.LOWERED == 77
-    for row in paper.AIR.values():
+    assert set(paper.AIR_QUALITY) == {forecast.name for forecast in forecasts()}
+    assert len(paper.AIR_QUALITY) == 88
+    assert sum(row.reduction > 0 for row in paper.AIR_QUALITY.values()) == paper.LOWERED == 77
+    for row in paper.AIR_QUALITY.values():
         worst, best = ((row.chop + s * 0.005) / (row.raw - s * 0.005) for s in (1, -1))
         assert 100 * (1 - worst) - 0.05 <= row.reduction <= 100 * (1 - best) + 0.05
-    largest = [max((paper.AIR[f.name].reduction, f.lead) for f in group)[1] for group in _groups()]
+    largest = [max((paper.AIR_QUALITY[f.name].reduction, f.lead) for f in group)[1] for group in _groups()]
     assert largest == [1] * 8, "in the paper the largest reduction is always that of one hour"
 
 
@@ -120,15 +119,15 @@ def _groups():
 def test_all_88_conditions_are_measured_and_written(finished):
     with opened(finished) as store:
         results = Results(store, finished.suite)
-    assert len(air_tables.measured(results)) == 88
+    assert len(air_tables.measured_forecasts(results)) == 88
     assert len(air_tables.at_home_and_carried(results)) == 2 * 2 * 4 * 2
-    for forecast in air_tables.measured(results):
+    for forecast in air_tables.measured_forecasts(results):
         assert len(results.errors(forecast.name, AIR)) == 3
         assert mean_weights(results, forecast).sum() == pytest.approx(1.0, abs=1e-3)
     text = (finished.out / "table.md").read_text(encoding="utf-8")
     assert text.count("| PM₂.₅ |") == text.count("| O₃ |")
     assert "examples and normalisation from the evaluated region, 2022 to 2023" in text
-    totals = [claim.total for claim in air_tables.claims(results)]
+    totals = [claim.total for claim in air_tables.air_claims(results)]
     assert totals == [88, 8, 44, 32]
     kept = json.loads((finished.out / "results.json").read_text(encoding="utf-8"))
     carried, alone = 2 * len(SELECTIONS) * len(LEADS) * len(AIR_METHODS), 2 * len(HOME_LEADS) * 2
@@ -178,7 +177,7 @@ def test_a_killed_run_continues_and_writes_the_same_table(home, tmp_path):
         end.write(complete.splitlines()[-1][:40])  # what a crash in the middle of a line leaves
     made = []
     for bench in (whole, broken):
-        run(bench)
+        run_benchmark(bench)
         made.append(table_of(bench))
         with opened(bench) as store:
             assert not missing_pieces(bench.suite, store)
@@ -191,7 +190,7 @@ def test_half_a_piece_of_work_is_done_again_as_a_whole(finished, tmp_path):
     lines = (finished.out / FILE).read_bytes().splitlines(keepends=True)
     last = max(i for i, line in enumerate(lines) if b'"yrd-bthsa"' in line)
     (tmp_path / FILE).write_bytes(b"".join(lines[:last]) + lines[last][:40])
-    with Store(tmp_path, LAYOUT, finished.suite.about(chop.__version__)) as store:
+    with Store(tmp_path, AirSuite.layout, finished.suite.about(chop.__version__)) as store:
         (piece,) = (piece for piece in missing_pieces(finished.suite, store) if "→" in piece.condition.label)
     assert piece.condition.label == "YRD → BTHSA"
     assert [methods for _, methods in piece.asked] == [AIR_METHODS] * len(SELECTIONS) * len(LEADS)
@@ -213,19 +212,19 @@ def test_results_of_something_else_are_refused(home, finished, tmp_path, changes
         changes = {"models": tuple((r, str(home / f"{n}.safetensors")) for r, n in changes["models"])}
     before = (finished.out / FILE).read_bytes()
     with pytest.raises(BenchError, match=words):
-        run(replace(finished, suite=replace(finished.suite, **changes)))
+        run_benchmark(replace(finished, suite=replace(finished.suite, **changes)))
     assert (finished.out / FILE).read_bytes() == before
 
 
 def test_another_version_is_refused(finished, monkeypatch):
     monkeypatch.setattr(chop, "__version__", "9.9")
     with pytest.raises(BenchError, match=r"version 9\.9"):
-        run(finished)
+        run_benchmark(finished)
 
 
 def test_tables_are_written_anew_without_data_or_networks(finished, monkeypatch):
-    nothing = replace(air_tables.REPORT, figures=lambda results, setting: {})
-    monkeypatch.setattr(air_tables, "REPORT", nothing)  # drawn once is enough
+    nothing = replace(air_tables.AIR_REPORT, figures=lambda results, setting: {})
+    monkeypatch.setattr(air_tables, "AIR_REPORT", nothing)  # drawn once is enough
     before = (finished.out / "table.md").read_bytes()
     (finished.out / "table.md").unlink()
     made = CliRunner().invoke(app, ["bench", "air", "--report-only", "--out", str(finished.out)])
@@ -239,7 +238,7 @@ def test_a_program_of_ones_own_is_all_that_is_new(home, finished):
     with opened(bench) as store:
         (piece,) = missing_pieces(bench.suite, store)
     assert {methods for _, methods in piece.asked} == {("debias(icon)",)}
-    run(bench)
+    run_benchmark(bench)
     with opened(bench) as store:
         assert air_tables.own_programs(Results(store, bench.suite)) == ("debias(icon)",)
     text = table_of(bench)
@@ -268,7 +267,7 @@ def test_what_cannot_be_asked_is_one_sentence(home, tmp_path, monkeypatch, argum
 
 def test_a_year_without_questions(home, tmp_path):
     with pytest.raises(BenchError, match="choose another year"):
-        run(asked(home, tmp_path, every=24 * 400))
+        run_benchmark(asked(home, tmp_path, every=24 * 400))
 
 
 def test_every_example_target_precedes_its_question(home, tmp_path):

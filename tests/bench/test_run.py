@@ -12,15 +12,15 @@ import pytest
 import torch
 from small_disk import small_disk
 
-from chop.bench.functions import CONDITIONS, LAYOUT, FunctionSuite, condition_named
-from chop.bench.methods import BAGGING, BASELINES, CONSERVATION, FINE_TUNING, MFC, RAW, grid
-from chop.bench.report import write
+from chop.bench.functions import CONDITIONS, FunctionSuite, condition_named
+from chop.bench.methods import BAGGING, BASELINES, CONSERVATION, FINE_TUNING, MFC, RAW, grid_programs
+from chop.bench.report import write_results
 from chop.bench.results import Results
-from chop.bench.runner import Run, run
+from chop.bench.runner import Run, run_benchmark
 from chop.bench.store import FILE, Store
 from chop.bench.suite import Network, Piece, Setting, fingerprint_of_weights, missing_pieces
 from chop.core.errors import BenchError
-from chop.icon.functions.config import IconConfig
+from chop.icon.config import IconConfig
 from chop.icon.functions.network import Icon
 from chop.icon.weights import save
 
@@ -51,7 +51,7 @@ def asked(weights, out, *, suites=("conservation",), model=None, **selection):
 
 def report(bench):
     """The files of a benchmark with its figures."""
-    return write(bench, bench.suite.setting(bench.out))
+    return write_results(bench, bench.suite.setting(bench.out))
 
 
 SMALL_BATCHES = """
@@ -88,7 +88,7 @@ def test_a_killed_run_continues_and_writes_the_same_table(weights, tmp_path, mon
     monkeypatch.setitem(CONDITIONS, name, replace(CONDITIONS[name], chunk=2))
     groups = {"groups": ("main", "ablations"), "conditions": (name,)}
     for out in (broken, whole):
-        run(asked(weights, out, **groups))
+        run_benchmark(asked(weights, out, **groups))
         report(asked(weights, out, **groups))
     after = (broken / FILE).read_bytes()
     assert after.startswith(complete), "nothing paid for is measured again"
@@ -99,11 +99,11 @@ def test_a_killed_run_continues_and_writes_the_same_table(weights, tmp_path, mon
 
 def test_worker_processes_give_what_this_process_gives(weights, tmp_path):
     alone = asked(weights, tmp_path / "alone", groups=("main",))
-    run(alone)
-    run(replace(alone, out=tmp_path / "workers", executor="processes", workers=1))
+    run_benchmark(alone)
+    run_benchmark(replace(alone, out=tmp_path / "workers", executor="processes", workers=1))
     numbers = []
     for out in (alone.out, tmp_path / "workers"):
-        with Store(out, LAYOUT) as store:
+        with Store(out, FunctionSuite.layout) as store:
             numbers.append(Results(store, alone.suite).errors("conservation/sin_cos", CONSERVATION))
     assert numbers[0].tolist() == numbers[1].tolist()
 
@@ -111,7 +111,7 @@ def test_worker_processes_give_what_this_process_gives(weights, tmp_path):
 def test_a_local_ray_cluster_gives_what_this_process_gives(weights, tmp_path):
     pytest.importorskip("ray")
     alone = asked(weights, tmp_path / "alone", groups=("main",))
-    run(alone)
+    run_benchmark(alone)
     done = subprocess.run(
         [
             sys.executable, "-m", "chop.cli", "bench", "conservation", "--cases", "30", "-p", "main",
@@ -129,23 +129,23 @@ def test_without_ray_the_executor_says_what_to_install(weights, tmp_path, monkey
     monkeypatch.setitem(sys.modules, "ray", None)
     bench = asked(weights, tmp_path / "out", groups=("main",))
     with pytest.raises(BenchError, match=r"chain-of-operators\[ray\]"):
-        run(replace(bench, executor="ray"))
+        run_benchmark(replace(bench, executor="ray"))
     with pytest.raises(BenchError, match="executor must be one of"):
-        run(replace(bench, executor="magic"))
+        run_benchmark(replace(bench, executor="magic"))
 
 
 def test_a_finished_run_measures_nothing_again(weights, tmp_path):
     bench = asked(weights, tmp_path / "out", groups=("main",))
-    run(bench)
+    run_benchmark(bench)
     before = (tmp_path / "out" / FILE).read_bytes()
-    run(bench)
+    run_benchmark(bench)
     assert (tmp_path / "out" / FILE).read_bytes() == before
 
 
 def test_more_cases_measure_only_what_is_new(weights, tmp_path):
     bench = asked(weights, tmp_path / "out", groups=("main",))
-    run(bench)
-    with Store(bench.out, LAYOUT) as store:
+    run_benchmark(bench)
+    with Store(bench.out, FunctionSuite.layout) as store:
         # 30 questions were batches of 25 and 5; now the second batch has 25 and there is a third of 10.
         pieces = missing_pieces(replace(bench.suite, cases=60), store)
         assert {piece.questions for piece in pieces} == {range(25, 50), range(50, 60)}
@@ -153,15 +153,15 @@ def test_more_cases_measure_only_what_is_new(weights, tmp_path):
 
 def test_another_network_another_version_another_seed_are_refused(weights, tmp_path, monkeypatch):
     bench = asked(weights, tmp_path / "out", groups=("main",))
-    run(bench)
+    run_benchmark(bench)
     kept = (bench.out / FILE).read_bytes()
     with pytest.raises(BenchError, match="another network of conservation"):
-        run(asked(weights, bench.out, model="other", groups=("main",)))
+        run_benchmark(asked(weights, bench.out, model="other", groups=("main",)))
     with pytest.raises(BenchError, match=r"seed 0; this is version .* seed 1"):
-        run(replace(bench, suite=replace(bench.suite, seed=1)))
+        run_benchmark(replace(bench, suite=replace(bench.suite, seed=1)))
     monkeypatch.setattr("chop.__version__", "99.0")
     with pytest.raises(BenchError, match=r"this is version 99\.0"):
-        run(bench)
+        run_benchmark(bench)
     assert (bench.out / FILE).read_bytes() == kept
 
 
@@ -175,13 +175,13 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(weights, tmp_path):
     out = tmp_path / "out"
     bench = asked(weights, out, groups=("main",))
     with small_disk(6000), pytest.raises(BenchError, match="everything before is kept"):
-        run(bench)
+        run_benchmark(bench)
     kept = (out / FILE).read_bytes()
     assert len(kept) <= 6000
     assert kept.endswith(b"\n")
-    run(bench)
+    run_benchmark(bench)
     assert (out / FILE).read_bytes().startswith(kept)
-    run(asked(weights, tmp_path / "whole", groups=("main",)))
+    run_benchmark(asked(weights, tmp_path / "whole", groups=("main",)))
     tables = [report(replace(bench, out=path))[0] for path in (out, tmp_path / "whole")]
     assert tables[0].read_bytes() == tables[1].read_bytes()
 
@@ -198,10 +198,10 @@ def test_unknown_things_are_named():
 
 
 def test_the_best_program_is_measured_once_the_evolution_set_has_chosen(weights, tmp_path, monkeypatch):
-    monkeypatch.setattr("chop.bench.functions.grid", lambda problem: (RAW, "copy_query"))
+    monkeypatch.setattr("chop.bench.functions.grid_programs", lambda problem: (RAW, "copy_query"))
     bench = asked(weights, tmp_path / "out", groups=("best",))
-    run(bench)
-    with Store(bench.out, LAYOUT) as store:
+    run_benchmark(bench)
+    with Store(bench.out, FunctionSuite.layout) as store:
         results = Results(store, bench.suite)
         assert results.chosen["conservation"] in (RAW, "copy_query")
         assert results.errors("conservation/sin_cos", results.chosen["conservation"]) is not None
@@ -236,8 +236,8 @@ def test_answers_that_are_not_finite_are_stored_as_such(weights, tmp_path, monke
 
     monkeypatch.setattr(Icon, "predict_many", broken)
     bench = asked(weights, tmp_path / "out", groups=("main",))
-    run(bench)
-    with Store(bench.out, LAYOUT) as store:
+    run_benchmark(bench)
+    with Store(bench.out, FunctionSuite.layout) as store:
         results = Results(store, bench.suite)
         compared = results.compare("conservation/sin_cos", CONSERVATION)
         assert (compared.n, compared.lost, compared.paired) == (30, 30, None)
@@ -265,9 +265,9 @@ def test_every_declared_method_is_a_program_or_a_baseline():
     from chop.core.text import parse
 
     texts = {
-        *grid("conservation"),
-        *grid("mfc"),
-        *grid("rollout"),
+        *grid_programs("conservation"),
+        *grid_programs("mfc"),
+        *grid_programs("rollout"),
         *BASELINES["conservation"],
         *BASELINES["mfc"],
     }

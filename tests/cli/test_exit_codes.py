@@ -20,7 +20,7 @@ LONG = {
         "here/*.jsonl",
     ),
     "train": (
-        ("train", "mfc", "--minutes", "60", "--size", "1", "--workers", "2", "--folder", "here"), "here"
+        ("train", "mfc", "--minutes", "60", "--size", "1", "--workers", "2", "--out", "here"), "here"
     ),
 }  # fmt: skip
 

@@ -10,8 +10,8 @@ import pytest
 
 from chop.core import user_code
 from chop.core.errors import ChopError, EvolutionError, ModelError
-from chop.evolution.judging import Job, Judge
-from chop.evolution.run import evolve
+from chop.evolution.judging import Judge, Submission
+from chop.evolution.search import evolve
 from chop.evolution.tasks import load_task
 from chop.files.choosing import choose_model
 
@@ -196,5 +196,5 @@ def test_the_place_is_the_users_innermost_line():
     assert user_code.error_location(error.value) == f"test_user_code.py, line {line}"
     assert user_code.describe_error(error.value).endswith(f") at test_user_code.py, line {line}")
     assert user_code.error_location(ValueError("never raised")) == ""
-    verdict = Judge(load_task(str(TOY)))(Job("nonsense("))
+    verdict = Judge(load_task(str(TOY)))(Submission("nonsense("))
     assert "line" not in verdict.reason, "chop's own lines are not shown"

@@ -8,7 +8,7 @@ import pytest
 import chop
 from chop.core.programs import EVOLVED, FOUND, best_found
 from chop.evolution.journal import Journal
-from chop.evolution.run import evolve
+from chop.evolution.search import evolve
 from chop.storage.log import decode_line
 
 JOURNALS = Path(__file__).parents[2] / "docs" / "results" / "evolution"
@@ -29,8 +29,8 @@ def test_the_catalog_has_what_the_journal_ended_with(found, tmp_path):
     with Journal(tmp_path, None) as journal:
         candidates = {r["candidate"]: r for r in journal.records if r["kind"] == "candidate"}
         last = [r for r in journal.records if r["kind"] == "race"][-1]
-        assert (journal.head.task, journal.head.seed) == (found.task, found.seed)
-        assert journal.head.version == "0.1.0"
+        assert (journal.identity.task, journal.identity.seed) == (found.task, found.seed)
+        assert journal.identity.version == "0.1.0"
     assert (tmp_path / "journal.jsonl").read_bytes() == before
     assert candidates[last["best"]]["program"] == found.text
     assert candidates[0]["program"] == "icon"

@@ -9,10 +9,9 @@ import torch
 
 import chop
 from chop.core.errors import EvolutionError
-from chop.evolution.head import FIRST_FORMAT, FORMAT
-from chop.evolution.journal import FILE, Journal, comparable
-from chop.evolution.loop import PROPOSALS
-from chop.evolution.run import evolve
+from chop.evolution.identity import FIRST_FORMAT, JOURNAL_FORMAT
+from chop.evolution.journal import JOURNAL_FILE, Journal, comparable
+from chop.evolution.search import PROPOSALS, evolve
 from chop.evolution.tasks import load_task
 from chop.storage.log import decode_line, encode_line
 
@@ -22,7 +21,7 @@ BUDGET = 1 + PROPOSALS
 
 
 def lines_of(folder):
-    return [decode_line(line) for line in (folder / FILE).read_bytes().splitlines()]
+    return [decode_line(line) for line in (folder / JOURNAL_FILE).read_bytes().splitlines()]
 
 
 def content(folder):
@@ -41,7 +40,7 @@ def begun(tmp_path_factory):
 def first_format(begun, tmp_path):
     """The same search under the head that version 0.1.0 gave it."""
     head = (ASSETS / "evolution_journal_1.jsonl").read_bytes().splitlines(keepends=True)[0]
-    (tmp_path / FILE).write_bytes(head + b"".join(map(encode_line, lines_of(begun)[1:])))
+    (tmp_path / JOURNAL_FILE).write_bytes(head + b"".join(map(encode_line, lines_of(begun)[1:])))
     return tmp_path
 
 
@@ -82,10 +81,10 @@ WORDS = {
 @pytest.mark.parametrize("what", WORDS)
 def test_what_changed_is_named(begun, what):
     task = load_task(TOY)
-    before = (begun / FILE).read_bytes()
+    before = (begun / JOURNAL_FILE).read_bytes()
     with pytest.raises(EvolutionError, match=WORDS[what]):
         evolve(replace(task, **changed(task, what)), BUDGET, out=begun)
-    assert (begun / FILE).read_bytes() == before
+    assert (begun / JOURNAL_FILE).read_bytes() == before
 
 
 def test_everything_that_changed_is_named(begun):
@@ -125,7 +124,7 @@ def test_a_search_of_0_1_0_continues_and_learns_what_it_did_not_know(first_forma
     assert content(first_format)[: len(before)] == before
     assert len(content(first_format)) > len(before)
     (added,) = (line for line in lines_of(first_format) if line.get("kind") == "head")
-    assert added["format"] == FORMAT
+    assert added["format"] == JOURNAL_FORMAT
     assert {"axes", "times", "masks", "metric"} <= added["parts"].keys()
     evolve(TOY, 1 + 3 * PROPOSALS, out=first_format)
     assert sum(line.get("kind") == "head" for line in lines_of(first_format)) == 1
@@ -148,9 +147,9 @@ def test_another_version_continues_if_it_comes_to_the_same_errors(begun, tmp_pat
     evolve(TOY, 1 + 2 * PROPOSALS, out=tmp_path)
     assert [line["version"] for line in lines_of(tmp_path) if "version" in line] == [begun_by, "9.9.9"]
     found = Journal(tmp_path, None)
-    assert found.head.version == "9.9.9"
+    assert found.identity.version == "9.9.9"
     worse = lines_of(begun)
     worse[1]["errors"] = [1.1 * error for error in worse[1]["errors"]]
-    (tmp_path / FILE).write_bytes(b"".join(map(encode_line, worse)))
+    (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, worse)))
     with pytest.raises(EvolutionError, match="and this one comes to other errors"):
         evolve(TOY, BUDGET, out=tmp_path)

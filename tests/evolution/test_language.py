@@ -12,14 +12,21 @@ import pytest
 from chat_server import ChatServer, completion, drip, hang_up, raw, status
 
 from chop.core.errors import EvolutionError
-from chop.evolution import language
+from chop.evolution import language_agents
 from chop.evolution.agents import Agent, Brief
-from chop.evolution.chat import MAX_ANSWER, Chat, ChatError
-from chop.evolution.journal import FILE, Journal, comparable
-from chop.evolution.language import TRANSCRIPT, Budget, LanguageModel, question, read_answer, reference
+from chop.evolution.chat import MAX_ANSWER_BYTES, Chat, ChatError
+from chop.evolution.journal import JOURNAL_FILE, Journal, comparable
+from chop.evolution.language_agents import (
+    TRANSCRIPT,
+    Budget,
+    LanguageModel,
+    operator_reference,
+    parse_answer,
+    question_messages,
+)
 from chop.evolution.population import Candidate
-from chop.evolution.report import write
-from chop.evolution.run import evolve
+from chop.evolution.report import write_report
+from chop.evolution.search import evolve
 from chop.evolution.space import Space
 from chop.evolution.tasks import load_task
 
@@ -58,16 +65,16 @@ GUIDANCE: smaller targets are better
 
 
 def test_programs_and_guidance_are_read(space):
-    programs, guidance, refused = read_answer(GOOD, brief(space))
+    programs, guidance, refused = parse_answer(GOOD, brief(space))
     assert programs == ["rescale(target=0.3) | icon", "correct(icon)"]
     assert guidance == "smaller targets are better"
     assert refused == 1, "an unknown operator"
     fenced = "Here:\n```\ncorrect(icon)\nflip | icon\n```\nGood luck, icon | finite"
-    assert read_answer(fenced, brief(space))[0] == ["correct(icon)", "flip | icon"]
+    assert parse_answer(fenced, brief(space))[0] == ["correct(icon)", "flip | icon"]
 
 
 def test_the_question_holds_operators_scores_traces_and_guidance(space):
-    asked = question(Agent(1, "llm", "be bold"), brief(space), lambda candidate: "TRACE OF ICON")
+    asked = question_messages(Agent(1, "llm", "be bold"), brief(space), lambda candidate: "TRACE OF ICON")
     system, user = asked[0]["content"], asked[1]["content"]
     for operator in space.operators:
         assert f"- {operator.name} (" in system
@@ -76,7 +83,7 @@ def test_the_question_holds_operators_scores_traces_and_guidance(space):
     assert "1.0000  1 model calls  icon" in user
     assert "TRACE OF ICON" in user
     assert "be bold" in user
-    assert reference(space) == system
+    assert operator_reference(space) == system
 
 
 def hostile():
@@ -145,7 +152,7 @@ def test_hostile_answers_are_refused_in_bounded_time_and_memory(space, tmp_path,
         for text in hostile():
             tracemalloc.start()
             begun = time.process_time()
-            programs, guidance, _ = read_answer(form.replace("{}", text), asked)
+            programs, guidance, _ = parse_answer(form.replace("{}", text), asked)
             seconds = time.process_time() - begun
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
@@ -159,10 +166,10 @@ def test_hostile_answers_are_refused_in_bounded_time_and_memory(space, tmp_path,
 def test_a_flood_of_lines_is_cut(space):
     flood = "\n".join(f"PROGRAM: rescale(target=0.{i}) | icon" for i in range(1, 100_000))
     begun = time.process_time()
-    programs, _, _ = read_answer(flood, brief(space))
+    programs, _, _ = parse_answer(flood, brief(space))
     assert len(programs) == 4
     assert time.process_time() - begun < 5
-    _, guidance, _ = read_answer("GUIDANCE: " + "x\x07" * 100_000, brief(space))
+    _, guidance, _ = parse_answer("GUIDANCE: " + "x\x07" * 100_000, brief(space))
     assert len(guidance) <= 1500
     assert guidance.isprintable()
 
@@ -226,7 +233,10 @@ def test_slow_and_endless_answers_are_cut():
     with ChatServer(drip(30)) as server, pytest.raises(ChatError):
         chat(server, timeout=0.5, attempts=2).ask([])
     assert time.monotonic() - begun < 10
-    with ChatServer(raw(b"x" * (MAX_ANSWER + 10))) as server, pytest.raises(ChatError, match="more than"):
+    with (
+        ChatServer(raw(b"x" * (MAX_ANSWER_BYTES + 10))) as server,
+        pytest.raises(ChatError, match="more than"),
+    ):
         chat(server).ask([])
 
 
@@ -294,7 +304,7 @@ def test_a_language_model_takes_part(tmp_path):
     assert any(candidate.move == "llm" for candidate in found.state.candidates)
     children = [agent for agent in found.state.agents.values() if agent.kind == "llm" and agent.parent]
     assert [agent.guidance for agent in children] == ["try smaller targets <script>[key]</script>"]
-    page, _ = write(found)
+    page, _ = write_report(found)
     assert "<script" not in page.read_text(encoding="utf-8")
     for path in tmp_path.iterdir():
         assert KEY.encode() not in path.read_bytes(), f"the key is in {path.name}"
@@ -308,8 +318,8 @@ def test_what_was_said_is_not_asked_again(tmp_path):
         search(server, tmp_path)
         asked = len(server.requests)
         before = [comparable(record) for record in Journal(tmp_path, None).records]
-        lines = (tmp_path / FILE).read_bytes().splitlines(keepends=True)
-        (tmp_path / FILE).write_bytes(b"".join(lines[:8]))
+        lines = (tmp_path / JOURNAL_FILE).read_bytes().splitlines(keepends=True)
+        (tmp_path / JOURNAL_FILE).write_bytes(b"".join(lines[:8]))
         search(server, tmp_path)
         assert len(server.requests) == 2 * asked - 1, "the first answer was kept"
         assert [comparable(record) for record in Journal(tmp_path, None).records] == before
@@ -378,7 +388,7 @@ def test_usage_may_be_missing_or_a_lie():
 
 def test_parsing_is_the_only_way_in():
     """The language agent's module has no other door: nothing that runs, opens or imports what is said."""
-    tree = ast.parse(inspect.getsource(language))
+    tree = ast.parse(inspect.getsource(language_agents))
     called = {
         node.func.id
         for node in ast.walk(tree)

@@ -13,10 +13,9 @@ import pytest
 import chop
 from chop.cli import main
 from chop.core.errors import EvolutionError
-from chop.evolution.findings import findings
-from chop.evolution.journal import FILE
-from chop.evolution.report import write
-from chop.evolution.run import evolve
+from chop.evolution.journal import JOURNAL_FILE
+from chop.evolution.report import analyse_winner, write_report
+from chop.evolution.search import evolve
 
 ROOT = Path(__file__).parents[2]
 TOY = str(ROOT / "tests" / "assets" / "toy_task.py")
@@ -44,10 +43,10 @@ def evolved(tmp_path_factory):
 
 
 def test_findings_say_what_was_asked(evolved):
-    found = findings(evolved)
+    found = analyse_winner(evolved)
     assert [score.name for score in found.scores] == ["start (icon)", "corrected", "the winner"]
-    assert found.winner.validation.reduction > 0, "it holds where evolution never looked"
-    assert found.winner.evolution.base_mean / found.winner.evolution.mean == pytest.approx(
+    assert found.scores[-1].validation.reduction > 0, "it holds where evolution never looked"
+    assert found.scores[-1].evolution.base_mean / found.scores[-1].evolution.mean == pytest.approx(
         evolved.fitness, rel=1e-5
     )
     assert len(found.ablation) >= 2
@@ -58,7 +57,7 @@ def test_findings_say_what_was_asked(evolved):
 
 
 def test_the_page_needs_nothing_but_itself(evolved):
-    path, _ = write(evolved)
+    path, _ = write_report(evolved)
     page = path.read_text(encoding="utf-8")
     assert not re.search(r"(src|href)=\"(?!data:)", page)
     assert "<script" not in page
@@ -77,9 +76,9 @@ def test_the_command_searches_reports_and_continues(run, tmp_path):
     chop.parse(text)
     assert "validation error, the winner" in out
     assert (tmp_path / "here" / "report.html").exists()
-    before = (tmp_path / "here" / FILE).read_bytes()
+    before = (tmp_path / "here" / JOURNAL_FILE).read_bytes()
     assert run(*asked)[0] == 0
-    assert (tmp_path / "here" / FILE).read_bytes() == before
+    assert (tmp_path / "here" / JOURNAL_FILE).read_bytes() == before
 
 
 def test_ctrl_c_is_an_ordinary_end(tmp_path):
@@ -94,7 +93,7 @@ def test_ctrl_c_is_an_ordinary_end(tmp_path):
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
     )  # fmt: skip
-    journal = tmp_path / "here" / FILE
+    journal = tmp_path / "here" / JOURNAL_FILE
     while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 5):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)

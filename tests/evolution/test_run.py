@@ -15,11 +15,11 @@ from small_disk import small_disk
 
 import chop
 from chop.core.errors import EvolutionError
-from chop.evolution.journal import FILE, FORMAT, Journal, comparable
-from chop.evolution.judging import Job, Judge
-from chop.evolution.loop import PROPOSALS, PRUNING
-from chop.evolution.moves import shorter
-from chop.evolution.run import evolve
+from chop.evolution.identity import JOURNAL_FORMAT
+from chop.evolution.journal import JOURNAL_FILE, Journal, comparable
+from chop.evolution.judging import Judge, Submission
+from chop.evolution.moves import programs_with_one_less
+from chop.evolution.search import PROPOSALS, PRUNING, evolve
 from chop.evolution.tasks import load_task
 from chop.storage.log import decode_line, encode_line
 
@@ -80,30 +80,30 @@ def test_a_larger_budget_goes_on(whole, tmp_path):
 
 def test_a_finished_evolution_judges_nothing_again(whole, monkeypatch):
     monkeypatch.setattr(Judge, "__call__", lambda self, job: pytest.fail("it was judged before"))
-    before = (whole.out / FILE).read_bytes()
+    before = (whole.out / JOURNAL_FILE).read_bytes()
     assert evolve(TOY, BUDGET, out=whole.out).winner == whole.winner
-    assert (whole.out / FILE).read_bytes() == before
+    assert (whole.out / JOURNAL_FILE).read_bytes() == before
 
 
 def killed(folder, seed, kills, executor="inline"):
     """Run to the end through a number of kill -9 at random instants."""
-    dice = random.Random(seed)
+    moments = random.Random(seed)
     command = [
         sys.executable, "-c",
         "import sys, torch; torch.set_num_threads(1)\n"
-        "from chop.evolution.run import evolve\n"
+        "from chop.evolution.search import evolve\n"
         "if __name__ == '__main__': evolve(sys.argv[1], int(sys.argv[2]), out=sys.argv[3], "
         "executor=sys.argv[4], workers=1)",
         TOY, str(BUDGET), str(folder), executor,
     ]  # fmt: skip
     for _ in range(kills):
         process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        size = (folder / FILE).stat().st_size if (folder / FILE).exists() else 0
+        size = (folder / JOURNAL_FILE).stat().st_size if (folder / JOURNAL_FILE).exists() else 0
         while process.poll() is None and not (
-            (folder / FILE).exists() and (folder / FILE).stat().st_size > size
+            (folder / JOURNAL_FILE).exists() and (folder / JOURNAL_FILE).stat().st_size > size
         ):
             time.sleep(0.002)
-        time.sleep(dice.uniform(0.0, 0.25))  # somewhere in the middle of its work
+        time.sleep(moments.uniform(0.0, 0.25))  # somewhere in the middle of its work
         process.send_signal(signal.SIGKILL)
         process.wait()
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -119,20 +119,20 @@ def test_killed_again_and_again_it_comes_to_the_same_end(whole, tmp_path):
 
 
 def test_a_torn_line_is_mended(whole, tmp_path):
-    text = (whole.out / FILE).read_bytes()
+    text = (whole.out / JOURNAL_FILE).read_bytes()
     lines = text.splitlines(keepends=True)
-    (tmp_path / FILE).write_bytes(b"".join(lines[:20]) + lines[20][:50])
+    (tmp_path / JOURNAL_FILE).write_bytes(b"".join(lines[:20]) + lines[20][:50])
     evolve(TOY, BUDGET, out=tmp_path)
     assert content(tmp_path) == content(whole.out)
 
 
 def test_a_damaged_line_is_told_and_nothing_else_is_judged_again(whole, tmp_path, monkeypatch):
-    lines = (whole.out / FILE).read_bytes().splitlines(keepends=True)
+    lines = (whole.out / JOURNAL_FILE).read_bytes().splitlines(keepends=True)
     number = next(
         i for i, line in enumerate(lines) if i > 20 and decode_line(line[:-1])["kind"] == "candidate"
     )
     lines[number] = lines[number].replace(b'"status"', b'"stotus"')
-    (tmp_path / FILE).write_bytes(b"".join(lines))
+    (tmp_path / JOURNAL_FILE).write_bytes(b"".join(lines))
     judged = []
     plain = Judge.__call__
     monkeypatch.setattr(Judge, "__call__", lambda self, job: judged.append(job.text) or plain(self, job))
@@ -147,16 +147,16 @@ def test_a_damaged_line_is_told_and_nothing_else_is_judged_again(whole, tmp_path
 def test_a_full_disk_is_a_sentence_and_loses_nothing(whole, tmp_path):
     with small_disk(12_000), pytest.raises(EvolutionError, match="everything before is kept"):
         evolve(TOY, BUDGET, out=tmp_path)
-    kept = (tmp_path / FILE).read_bytes()
+    kept = (tmp_path / JOURNAL_FILE).read_bytes()
     assert kept.endswith(b"\n")
     evolve(TOY, BUDGET, out=tmp_path)
-    assert (tmp_path / FILE).read_bytes().startswith(kept)
+    assert (tmp_path / JOURNAL_FILE).read_bytes().startswith(kept)
     assert content(tmp_path) == content(whole.out)
 
 
 def test_two_cannot_write_at_once(whole):
     with (
-        Journal(whole.out, Journal(whole.out, None).head),
+        Journal(whole.out, Journal(whole.out, None).identity),
         pytest.raises(EvolutionError, match="another process is writing"),
     ):
         evolve(TOY, BUDGET, out=whole.out)
@@ -182,9 +182,9 @@ def test_another_evolution_is_refused(whole, change, words):
 
 
 def test_a_journal_that_leads_elsewhere_is_refused(whole, tmp_path):
-    lines = [decode_line(line) for line in (whole.out / FILE).read_bytes().splitlines()]
+    lines = [decode_line(line) for line in (whole.out / JOURNAL_FILE).read_bytes().splitlines()]
     lines[5]["program"] = "flip | icon | finite"
-    (tmp_path / FILE).write_bytes(b"".join(map(encode_line, lines)))
+    (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, lines)))
     with pytest.raises(EvolutionError, match="line 6: a candidate is stored"):
         evolve(TOY, BUDGET, out=tmp_path)
 
@@ -196,7 +196,7 @@ def test_the_best_program_is_tried_without_each_of_its_parts(tmp_path):
     for candidate in pruned:
         (parent,) = (found.state.candidates[number] for number in candidate.parents)
         assert candidate.size < parent.size
-        assert candidate.text in map(str, shorter(parent.program()))
+        assert candidate.text in map(str, programs_with_one_less(parent.program()))
         assert candidate.iteration % PRUNING == 0
         before = [c for c in found.state.candidates if c.iteration < candidate.iteration]
         assert parent == min(before, key=lambda c: c.rank)
@@ -206,41 +206,42 @@ def test_the_best_program_is_tried_without_each_of_its_parts(tmp_path):
 
 def test_journals_of_format_1_stay_readable(tmp_path):
     """The asset was written by the first version of the format and must be read by every later one."""
-    shutil.copy(ASSETS / "evolution_journal_1.jsonl", tmp_path / FILE)
+    shutil.copy(ASSETS / "evolution_journal_1.jsonl", tmp_path / JOURNAL_FILE)
     with Journal(tmp_path, None) as journal:
-        assert decode_line((tmp_path / FILE).read_bytes().splitlines()[0])["format"] == "chop-evolution-1"
+        first = decode_line((tmp_path / JOURNAL_FILE).read_bytes().splitlines()[0])
+        assert first["format"] == "chop-evolution-1"
         done = [r for r in journal.records if r["kind"] == "candidate" and r["status"] == "done"]
         assert max(record["fitness"] for record in done) > 1.3
-        assert journal.head.task == "toy"
+        assert journal.identity.task == "toy"
         assert all(chop.parse(record["program"]) for record in done)
 
 
 def test_what_is_no_journal_is_said(tmp_path):
     with pytest.raises(EvolutionError, match="holds no evolution"):
         Journal(tmp_path, None)
-    (tmp_path / FILE).write_bytes(encode_line({"format": f"{FORMAT}9"}))
+    (tmp_path / JOURNAL_FILE).write_bytes(encode_line({"format": f"{JOURNAL_FORMAT}9"}))
     with pytest.raises(EvolutionError, match="this version reads"):
         Journal(tmp_path, None)
-    (tmp_path / FILE).write_bytes(b"hello\n")
+    (tmp_path / JOURNAL_FILE).write_bytes(b"hello\n")
     with pytest.raises(EvolutionError, match="does not begin like an evolution"):
         Journal(tmp_path, None)
 
 
 def test_failures_rank_last_and_say_why(tmp_path):
     judge = Judge(load_task(TOY))
-    verdict = judge(Job("nearest_examples(k=1) | correct(icon)"))
+    verdict = judge(Submission("nearest_examples(k=1) | correct(icon)"))
     assert verdict.status == "failed"
     assert "at least 2" in verdict.reason
-    bar = judge(Job("icon")).errors
-    stopped = judge(Job("flip | (icon | within_examples)", tuple(error / 9 for error in bar)))
+    bar = judge(Submission("icon")).errors
+    stopped = judge(Submission("flip | (icon | within_examples)", tuple(error / 9 for error in bar)))
     assert stopped.status == "stopped"
     assert stopped.reason == "clearly worse"
     assert len(stopped.errors) == 2, "a tenth of twenty questions was enough"
-    same = judge(Job("icon | finite", bar, ((7, bar),)))
+    same = judge(Submission("icon | finite", bar, ((7, bar),)))
     assert (same.status, same.reason, len(same.errors)) == ("stopped", "does what #7 does", 5)
     task = load_task(TOY)
     lost = Judge(replace(task, model=lambda prompt: prompt.query.values / 0 * 0))
-    assert lost(Job("icon")).reason == "2 of 2 answers are not finite"
+    assert lost(Submission("icon")).reason == "2 of 2 answers are not finite"
     with pytest.raises(EvolutionError, match="start program icon fails on this task: 2 of 2"):
         evolve(replace(task, model=lambda prompt: prompt.query.values / 0 * 0), BUDGET, out=tmp_path)
 

@@ -10,8 +10,9 @@ from chat_server import ChatServer, status
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chop.evolution.chat import SHOWN, Chat, ChatError
-from chop.evolution.secrets import RUN, Secret
+from chop.evolution.chat import SECRET_RUN as RUN
+from chop.evolution.chat import SHOWN_OF_REFUSAL as SHOWN
+from chop.evolution.chat import Chat, ChatError, Secret
 
 KEY = 'sk-Ab3/x+Z9q"<&>\\0123456789abcdefXYZ'
 keys = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=RUN, max_size=40)

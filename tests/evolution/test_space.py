@@ -10,19 +10,22 @@ import torch
 
 import chop
 from chop.core.errors import EvolutionError
-from chop.evolution import elo
-from chop.evolution.agents import KINDS, Agent, Brief, built_in, child_of, ensemble
-from chop.evolution.growth import grown
-from chop.evolution.guidance import Guidance, Trial, only, revised
-from chop.evolution.judging import chunks, hopeless
-from chop.evolution.memory import Remembering
-from chop.evolution.moves import MOVE_TABLE, Scene, shorter
-from chop.evolution.population import Candidate, sample_by_rank, survivors
-from chop.evolution.space import Space
+from chop.evolution.agents import KINDS, Agent, Brief, initial_agents, mostly, propose_by_moves, revised_agent
+from chop.evolution.generation import ProgramGenerator, Strategy, Trial, adapted
+from chop.evolution.judging import CachedModel, clearly_worse, question_chunks
+from chop.evolution.moves import MOVES, Moves, line_search_step, programs_with_one_less, tunable_numbers
+from chop.evolution.population import (
+    INITIAL_RATING,
+    RATING_STEP,
+    Candidate,
+    sample_by_rank,
+    sample_by_rating,
+    survivors,
+    updated_ratings,
+)
+from chop.evolution.space import Space, named_operators, replace_at, structure_of, subprograms
 from chop.evolution.task import Limits, Task, relative_error
 from chop.evolution.tasks import load_task
-from chop.evolution.trees import named_in, programs_in, put, shape_of
-from chop.evolution.tuning import dials, tuned
 from chop.problems.case import Case
 from chop.testing import make_prompt, toy_model
 
@@ -53,17 +56,18 @@ def candidate(number, text, errors=(1.0,), status="done", calls=1):
 
 def scene(space, seed, known=()):
     references = [candidate(i, text) for i, text in enumerate(REFERENCES)]
-    return Scene(references, [*references, *known], space, only(**dict.fromkeys(MOVE_TABLE, 1)), Random(seed))
+    strategy = mostly(**dict.fromkeys(MOVES, 1))
+    return Moves(space, strategy, Random(seed), references, [*references, *known])
 
 
 def test_parts_are_found_and_replaced():
     program = chop.parse(REFERENCES[2])
-    names = [node.name for _, node in named_in(program)]
+    names = [node.name for _, node in named_operators(program)]
     assert names == ["rescale", "average", "icon", "flip", "icon", "finite"]
-    for path, part in programs_in(program):
-        assert put(program, path, part) == program
-    places = [path for path, part in programs_in(program) if str(part) == "flip | icon"]
-    assert "average(icon, ridge)" in str(put(program, places[0], chop.parse("ridge")))
+    for path, part in subprograms(program):
+        assert replace_at(program, path, part) == program
+    places = [path for path, part in subprograms(program) if str(part) == "flip | icon"]
+    assert "average(icon, ridge)" in str(replace_at(program, places[0], chop.parse("ridge")))
 
 
 def test_the_space_leaves_out_what_cannot_run():
@@ -74,32 +78,32 @@ def test_the_space_leaves_out_what_cannot_run():
     names = {operator.name for operator in there.operators}
     assert "moving_frame" not in names, "stations are no periodic grid"
     assert {"icon", "debias", "combine", "nearest_output"} <= names
-    assert there.words["debias", "smooth"] == ("none", "graph")
+    assert there.choices["debias", "smooth"] == ("none", "graph")
     grid = make_prompt(3, batch=(3,), dtype=torch.float32)
     here = Space.of(Task("grid", lambda p: p.query.values, Case(grid, grid.query.values)))
     assert "moving_frame" in {operator.name for operator in here.operators}
-    assert here.words["debias", "smooth"] == ("none",), "there is no graph"
+    assert here.choices["debias", "smooth"] == ("none",), "there is no graph"
 
 
 def test_every_program_grown_is_text_that_reads_back(wide):
     random = Random(5)
     sizes = set()
     for _ in range(300):
-        program = grown(random, wide, only(grow=1), random.randint(1, 9))
+        program = ProgramGenerator(wide, mostly(grow=1), random).program(random.randint(1, 9))
         assert chop.parse(str(program), max_calls=10**9) == program
         sizes.add(program.size)
     assert len(sizes) > 6
 
 
-@pytest.mark.parametrize("name", MOVE_TABLE)
+@pytest.mark.parametrize("name", MOVES)
 def test_every_move_makes_programs(name, wide):
-    made = [MOVE_TABLE[name](scene(wide, seed)) for seed in range(60)]
+    made = [MOVES[name](scene(wide, seed)) for seed in range(60)]
     found = [one for one in made if one is not None]
     assert len(found) > 20, "a move that hardly ever works is no move"
     for one in found:
         assert chop.parse(str(one.program), max_calls=10**9) == one.program
         assert set(one.parents) <= {0, 1, 2}
-    again = [MOVE_TABLE[name](scene(wide, seed)) for seed in range(60)]
+    again = [MOVES[name](scene(wide, seed)) for seed in range(60)]
     assert again == made, "the same dice give the same program"
 
 
@@ -109,8 +113,8 @@ def test_agents_keep_the_limits_and_repeat_nobody(space):
     for kind, guidance in KINDS.items():
         taken = frozenset({"icon", "flip | icon"})
         brief = Brief(1, references, references, tight, Random(kind), taken, 6)
-        said = built_in(Agent(1, kind, guidance), brief)
-        texts = [proposal.text for proposal in said.proposals]
+        said = propose_by_moves(Agent(1, kind, guidance), brief)
+        texts = [proposal.text for proposal in said.programs]
         assert len(texts) == len(set(texts)) == 6
         assert not taken & set(texts)
         for text in texts:
@@ -121,13 +125,12 @@ def test_agents_keep_the_limits_and_repeat_nobody(space):
 
 
 def test_shorter_programs_lack_one_operator():
-    found = [
-        str(program) for program in shorter(chop.parse("select(correct(rescale | icon), flip | icon, ridge)"))
-    ]
+    program = chop.parse("select(correct(rescale | icon), flip | icon, ridge)")
+    found = [str(shorter) for shorter in programs_with_one_less(program)]
     assert "select(correct(icon), flip | icon, ridge)" in found
     assert "select(correct(rescale | icon), ridge)" in found
     assert "correct(rescale | icon)" in found
-    assert shorter(chop.parse("icon")) == []
+    assert programs_with_one_less(chop.parse("icon")) == []
 
 
 def test_a_number_is_tuned_to_its_optimum():
@@ -136,23 +139,23 @@ def test_a_number_is_tuned_to_its_optimum():
     known = []
     text = "rescale | icon"
     for number in range(14):
-        target = dials(chop.parse(text))[0].read(chop.parse(text))
+        target = tunable_numbers(chop.parse(text))[0].read(chop.parse(text))
         error = 1.0 + (math.log(target) - math.log(0.31)) ** 2
         known.append(candidate(number, text, [error]))
         best = min(known, key=lambda c: c.rank)
         program = best.program()
-        new = tuned(program, dials(program)[0], known, 0.4, random)
+        new = line_search_step(program, tunable_numbers(program)[0], known, 0.4, random)
         if new is None:
             break
         text = str(new)
     best = min(known, key=lambda c: c.rank).program()
-    assert dials(best)[0].read(best) == pytest.approx(0.31, rel=0.05)
+    assert tunable_numbers(best)[0].read(best) == pytest.approx(0.31, rel=0.05)
 
 
 def test_programs_that_differ_in_numbers_only_have_one_shape():
-    assert shape_of("rescale | icon") == shape_of("rescale(target=0.3) | icon")
-    assert shape_of("rescale | icon") != shape_of('rescale(center="mean") | icon')
-    assert shape_of("correct(icon)") != shape_of("correct(icon, magnitude=0.5)")
+    assert structure_of("rescale | icon") == structure_of("rescale(target=0.3) | icon")
+    assert structure_of("rescale | icon") != structure_of('rescale(center="mean") | icon')
+    assert structure_of("correct(icon)") != structure_of("correct(icon, magnitude=0.5)")
 
 
 def test_the_order_is_total_and_explicit():
@@ -186,46 +189,46 @@ def test_better_programs_are_sampled_more_often():
 
 def test_ratings_are_a_zero_sum_game_in_which_surprises_count():
     ratings = {1: 1500.0, 2: 1500.0, 3: 1700.0}
-    after = elo.updated(ratings, {1: 1, 2: 2, 3: 2})
+    after = updated_ratings(ratings, {1: 1, 2: 2, 3: 2})
     assert sum(after.values()) == pytest.approx(sum(ratings.values()))
-    assert after[1] > 1500 + elo.K / 2, "it beat somebody far above it"
+    assert after[1] > 1500 + RATING_STEP / 2, "it beat somebody far above it"
     assert after[3] < 1700
-    assert elo.updated({1: 1500.0, 2: 1500.0}, {1: 1, 2: 2}) == {1: 1516.0, 2: 1484.0}
+    assert updated_ratings({1: 1500.0, 2: 1500.0}, {1: 1, 2: 2}) == {1: 1516.0, 2: 1484.0}
     random = Random(1)
-    drawn = [n for _ in range(200) for n in elo.sample_by_rating(ratings, 1, random)]
+    drawn = [n for _ in range(200) for n in sample_by_rating(ratings, 1, random)]
     assert drawn.count(3) > drawn.count(1)
 
 
 def test_guidance_follows_what_paid():
-    before = only(insert=1, delete=1)
+    before = mostly(insert=1, delete=1)
     trials = [Trial("insert", ("rescale",), True)] * 6 + [Trial("delete", ("flip",), False)] * 6
-    after = revised(before, trials)
+    after = adapted(before, trials)
     assert after.moves["insert"] > before.moves["insert"]
     assert after.moves["delete"] < before.moves["delete"]
     assert after.operators["rescale"] > 1 > after.operators["flip"]
     assert sum(after.moves.values()) == pytest.approx(1)
     assert min(after.moves.values()) > 0
     for _ in range(50):
-        after = revised(after, trials)
+        after = adapted(after, trials)
     assert min(after.moves.values()) > 0.01, "no move ever disappears"
-    child = child_of(Agent(1, "mutator", before, trials=tuple(trials)), 9, None)
+    child = revised_agent(Agent(1, "mutator", before, trials=tuple(trials)), 9, None)
     assert child is not None
-    assert (child.number, child.parent, child.rating) == (9, 1, elo.START)
-    assert isinstance(child.guidance, Guidance)
+    assert (child.number, child.parent, child.rating) == (9, 1, INITIAL_RATING)
+    assert isinstance(child.guidance, Strategy)
 
 
 def test_unknown_agents_are_named():
-    assert len(ensemble(["builtin"])) == len(KINDS)
+    assert len(initial_agents(["builtin"])) == len(KINDS)
     with pytest.raises(EvolutionError, match="no agent wizard; known are builtin, explorer"):
-        ensemble(["wizard"])
+        initial_agents(["wizard"])
 
 
 def test_questions_come_in_growing_chunks():
-    assert chunks(100) == [slice(0, 10), slice(10, 25), slice(25, 50), slice(50, 100)]
-    assert chunks(3) == [slice(0, 2), slice(2, 3)]
-    assert hopeless([2.0, 2.1, 2.2], [1.0, 1.0, 1.0, 1.0])
-    assert not hopeless([2.0, 0.1, 1.0], [1.0, 1.0, 1.0, 1.0]), "too different to tell"
-    assert not hopeless([1.0, 1.0], [1.0, 1.0])
+    assert question_chunks(100) == [slice(0, 10), slice(10, 25), slice(25, 50), slice(50, 100)]
+    assert question_chunks(3) == [slice(0, 2), slice(2, 3)]
+    assert clearly_worse([2.0, 2.1, 2.2], [1.0, 1.0, 1.0, 1.0])
+    assert not clearly_worse([2.0, 0.1, 1.0], [1.0, 1.0, 1.0, 1.0]), "too different to tell"
+    assert not clearly_worse([1.0, 1.0], [1.0, 1.0])
 
 
 def test_what_was_asked_once_is_not_asked_again():
@@ -236,7 +239,7 @@ def test_what_was_asked_once_is_not_asked_again():
         return prompt.query.values * 0.9
 
     prompt = make_prompt(1, batch=(4,), dtype=torch.float32)
-    remembering = Remembering(model)
+    remembering = CachedModel(model)
     one = chop.parse("select(correct(rescale | icon), icon)").run(remembering, prompt)
     first = len(asked)
     for text in ("correct(rescale | icon)", "rescale | icon", "average(icon, rescale | icon)"):
@@ -244,7 +247,7 @@ def test_what_was_asked_once_is_not_asked_again():
     assert len(asked) == first, "all of it was part of the first program"
     bare = chop.parse("select(correct(rescale | icon), icon)").run(model, prompt)
     torch.testing.assert_close(one.values, bare.values)
-    small = Remembering(model, max_bytes=1)
+    small = CachedModel(model, max_bytes=1)
     assert torch.equal(chop.parse("correct(icon)").run(small, prompt).values,
                        chop.parse("correct(icon)").run(remembering, prompt).values)  # fmt: skip
 
@@ -259,11 +262,11 @@ def test_an_answer_does_not_depend_on_what_was_asked_before():
         "select(correct(rescale | icon), icon)",
         "flip | correct(icon)",
     )
-    warm = Remembering(model)
+    warm = CachedModel(model)
     for text in (*texts, *texts):
         chop.parse(text).run(warm, case.prompt)
     for text in texts:
-        cold = chop.parse(text).run(Remembering(model), case.prompt).values
+        cold = chop.parse(text).run(CachedModel(model), case.prompt).values
         assert torch.equal(cold, chop.parse(text).run(warm, case.prompt).values)
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from chop.core.errors import EvolutionError
-from chop.evolution.executors import Executor, executor_named
-from chop.evolution.judging import Job, Verdict
-from chop.evolution.run import evolve
+from chop.evolution.judging import JudgePool, Submission, Verdict
+from chop.evolution.search import evolve
 from chop.evolution.tasks import load_task
 from chop.runs.pool import in_order
 from chop.runs.pool.workers import resident
@@ -31,13 +30,10 @@ def test_what_hangs_grows_or_dies_is_stopped():
         "nearest_examples(k=1) | icon",
         "flip | icon",
     ]
-    workers = executor_named("processes")(BROKEN, 1, load_task(BROKEN).limits)
     begun = time.monotonic()
-    try:
-        found = list(workers.run([Job(text) for text in texts]))
-        running = [worker.process.pid for worker in workers.pool._workers]
-    finally:
-        workers.close()
+    with JudgePool("processes", BROKEN, 1, load_task(BROKEN).limits) as judges:
+        found = list(judges.run([Submission(text) for text in texts]))
+        running = [worker.process.pid for worker in judges.pool._workers]
     assert [verdict.status for verdict in found] == ["failed", "done", "failed", "failed", "failed", "done"]
     assert found[0].reason == "stopped after 10 s"
     assert found[2].reason == "stopped at 1200 MB of memory"
@@ -56,12 +52,12 @@ def test_memory_is_told():
 def test_time_outs_are_taken_from_the_journal(tmp_path, monkeypatch):
     """A verdict that only a clock gave is replayed, not given again."""
 
-    class Slow(Executor):
+    class Slow(JudgePool):
         def run(self, jobs):
             for number, verdict in enumerate(super().run(jobs)):
                 yield Verdict("failed", reason="stopped after 1 s") if number == 2 else verdict
 
-    monkeypatch.setattr("chop.evolution.executors.Executor", Slow)
+    monkeypatch.setattr("chop.evolution.search.JudgePool", Slow)
     first = evolve(TOY, 13, out=tmp_path, executor="processes", workers=1)
     lost = [c.number for c in first.state.candidates if c.reason == "stopped after 1 s"]
     assert lost == [3]
@@ -79,14 +75,12 @@ def test_a_task_that_cannot_travel_is_a_sentence(tmp_path):
 def test_a_task_that_does_not_load_is_a_sentence(tmp_path):
     path = tmp_path / "task.py"
     path.write_text("import os\nraise RuntimeError('no data here')\n")
-    workers = executor_named("processes")(str(path), 1, load_task(TOY).limits)
-    try:
-        with pytest.raises(
-            EvolutionError, match=r"cannot load the task: .*task.py failed .*\(RuntimeError: no data here\)"
-        ):
-            list(workers.run([Job("icon")]))
-    finally:
-        workers.close()
+    words = r"cannot load the task: .*task.py failed .*\(RuntimeError: no data here\)"
+    with (
+        JudgePool("processes", str(path), 1, load_task(TOY).limits) as judges,
+        pytest.raises(EvolutionError, match=words),
+    ):
+        list(judges.run([Submission("icon")]))
 
 
 def test_verdicts_come_in_order():
@@ -98,7 +92,7 @@ def test_verdicts_come_in_order():
 def test_without_ray_the_executor_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EvolutionError, match=r"chain-of-operators\[ray\]"):
-        executor_named("ray")(TOY, 1, load_task(TOY).limits)
+        JudgePool("ray", TOY, 1, load_task(TOY).limits)
 
 
 def test_a_local_ray_cluster_gives_what_this_process_gives(tmp_path):

@@ -20,9 +20,8 @@ from chop.files import QuestionFile, predict
 from chop.files.contents import contents, contents_text
 from chop.files.npz import NpzArray
 from chop.icon import IconConfig, load, provenance
-from chop.icon.kinds import build
-from chop.icon.stations.config import StationConfig
-from chop.icon.weights import FORMAT
+from chop.icon.config import StationConfig
+from chop.icon.weights import WEIGHTS_FORMAT, build
 from chop.problems import air, conservation
 from chop.problems.question_files import CaseFile, write_cases
 from chop.storage.guards import bounds, heaps
@@ -254,7 +253,7 @@ def test_members_packed_otherwise_or_that_share_their_bytes(tmp_path):
 
 
 def bomb(path, network, **header):
-    told = {"format": FORMAT, "config": json.dumps(network), "training": "{}", **header}
+    told = {"format": WEIGHTS_FORMAT, "config": json.dumps(network), "training": "{}", **header}
     save_file({"a": torch.zeros(1)}, path, metadata=told)
     return path
 

@@ -13,7 +13,7 @@ from chop.core.errors import ModelError
 from chop.core.prompt import Field, Prompt
 from chop.icon import CONSERVATION, MFC, Icon, IconConfig
 from chop.icon.functions import sharing as sharing_module
-from chop.icon.functions.tokens import at_points, count_rows, interpolated, layout
+from chop.icon.functions.tokens import at_points, count_rows, cut_patches, interpolated
 from chop.problems import conservation, mfc
 from chop.testing.conformance import ModelConformance
 from chop.testing.data import make_prompt
@@ -172,7 +172,7 @@ def test_mixed_batch_of_rows_and_scattered_points() -> None:
 @pytest.mark.parametrize("points", [1, 3, 10, 12, 50, 100, 101])
 @pytest.mark.parametrize("rows", [1, 4])
 def test_layout_covers_every_point_once(points: int, rows: int) -> None:
-    cut = layout(points * rows, rows, 10, 5)
+    cut = cut_patches(points * rows, rows, 10, 5)
     assert len(cut.place.unique()) == points * rows
     assert cut.window.shape == (cut.tokens, 20)
     own = cut.window[:, 5:15].flatten()[cut.place]
@@ -246,9 +246,9 @@ def test_configuration_round_trip() -> None:
 
 def test_a_run_before_training_does_no_harm():
     """What is remembered about grids may be made in inference mode; autograd must accept it later."""
-    from chop.icon.functions.tokens import layout
+    from chop.icon.functions.tokens import cut_patches
 
-    layout.cache_clear()
+    cut_patches.cache_clear()
     with torch.inference_mode():
-        cut = layout(30, 1, 10, 5)
+        cut = cut_patches(30, 1, 10, 5)
     assert not cut.window.is_inference()

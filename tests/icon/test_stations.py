@@ -14,13 +14,13 @@ import chop
 from chop.core.errors import ChopError, ModelError
 from chop.core.prompt import Field, Graph, Prompt
 from chop.icon import StationConfig, StationIcon, load, provenance, save
-from chop.icon.launch import run
+from chop.icon.launch import run_training
+from chop.icon.layers import Kernels, offsets
 from chop.icon.stations import data as station_data
 from chop.icon.stations import sharing as station_sharing
-from chop.icon.stations.layers import Kernels, offsets
-from chop.icon.training import Plan
+from chop.icon.training import TrainingPlan
 from chop.testing.conformance import ModelConformance
-from chop.testing.data import AXES
+from chop.testing.data import PROMPT_AXES
 
 CHANNELS = ("hour", "PM2.5", "O3")
 SMALL = StationConfig(
@@ -63,7 +63,7 @@ def question(
 
     return Prompt(
         inputs=field(window, examples), outputs=field(frame, examples), query=field(window), at=frame,
-        graph=graph or ring(stations), axes=AXES[3],
+        graph=graph or ring(stations), axes=PROMPT_AXES[3],
     )  # fmt: skip
 
 
@@ -303,15 +303,15 @@ def test_likeness_is_the_cosine_of_codes(world) -> None:
 
 
 def test_training_learns_and_continues(world, tmp_path) -> None:
-    plan = Plan(
+    plan = TrainingPlan(
         problem="air", folder=str(tmp_path / "run"), steps=30, size=2, warmup=4, small=True,
         config=replace(SMALL, hours=24), data=settings_of(world),
     )  # fmt: skip
     losses = []
-    run(plan, report=lambda state: losses.append(state["loss"]))
+    run_training(plan, report=lambda state: losses.append(state["loss"]))
     assert losses[-1] < losses[0]
     again: list[int] = []
-    run(replace(plan, steps=32), report=lambda state: again.append(state["step"]))
+    run_training(replace(plan, steps=32), report=lambda state: again.append(state["step"]))
     assert again[0] == 31
     made = provenance(tmp_path / "run" / "weights.safetensors")
     assert made.training["problem"] == "air"

@@ -18,12 +18,11 @@ from typer.testing import CliRunner
 
 from chop.cli.train import train_app
 from chop.icon import Icon, IconConfig, load, provenance
-from chop.icon.curve import draw
-from chop.icon.functions.data import PAIRS, ConservationBatches, MfcBatches, visible
-from chop.icon.launch import keep_memory, printing, run
+from chop.icon.curve import draw_curve
+from chop.icon.functions.data import PAIRS, ConservationBatches, MfcBatches, function_loss, visible_pairs
+from chop.icon.launch import keep_memory, progress_printer, run_training
 from chop.icon.optimizer import Optimizer, orthogonalised
-from chop.icon.recipes import function_loss
-from chop.icon.training import Plan, TrainingError, exported
+from chop.icon.training import TrainingError, TrainingPlan, export_weights
 from chop.problems import conservation
 
 TINY = IconConfig(width=16, heads=2, encoder_layers=1, decoder_layers=1)
@@ -31,19 +30,19 @@ TINY_MFC = replace(TINY, coordinates=2, grid=None)
 FEW = {"fluxes": 2, "trajectories": 1, "frames": 8, "keep": 4}
 
 
-def plan(folder: Path, **changes) -> Plan:
+def plan(folder: Path, **changes) -> TrainingPlan:
     given = {"problem": "conservation", "folder": str(folder), "steps": 12, "size": 2, "warmup": 4}
-    return Plan(**{**given, "config": TINY, "data": FEW, "small": True, **changes})
+    return TrainingPlan(**{**given, "config": TINY, "data": FEW, "small": True, **changes})
 
 
 def test_visible_pairs() -> None:
     window = np.array([False, True] * 50)
-    seen = visible(np.random.default_rng(0), window, few=0.0)
+    seen = visible_pairs(np.random.default_rng(0), window, few=0.0)
     assert bool((seen.diagonal(dim1=1, dim2=2) == 0).all())
     following = seen.diagonal(offset=1, dim1=1, dim2=2)
     assert bool((following[1::2] == 0).all())
     assert bool((following[::2] == 1).all())
-    few = visible(np.random.default_rng(0), window, few=1.0).sum(dim=-1)
+    few = visible_pairs(np.random.default_rng(0), window, few=1.0).sum(dim=-1)
     assert set(few.unique().tolist()) == {1.0, 2.0, 3.0, 4.0}
 
 
@@ -101,10 +100,12 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    run(plan(whole, steps=40))
+    run_training(plan(whole, steps=40))
     interrupted = plan(broken, steps=40, save_every=0.0, validate_every=1e9)
-    code = "import sys; from chop.icon.launch import run; from chop.icon.training import Plan; "
-    code += "import time; run(Plan.parse(sys.argv[1]), 1, lambda state: time.sleep(0.1))"
+    code = (
+        "import sys; from chop.icon.launch import run_training; from chop.icon.training import TrainingPlan; "
+    )
+    code += "import time; run_training(TrainingPlan.parse(sys.argv[1]), 1, lambda state: time.sleep(0.1))"
     worker = subprocess.Popen([sys.executable, "-c", code, interrupted.dump()])
     deadline = time.monotonic() + 60
     while not (broken / "checkpoint.pt").exists() and time.monotonic() < deadline:
@@ -116,30 +117,30 @@ def test_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     assert 0 < step < 40
     assert not (broken / "weights.safetensors").exists()
     seen = []
-    run(plan(broken, steps=40), report=lambda state: seen.append(state["step"]))
+    run_training(plan(broken, steps=40), report=lambda state: seen.append(state["step"]))
     assert seen[0] == step + 1
     one, two = weights(whole), weights(broken)
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_finished_run_stays_finished_and_other_settings_are_refused(tmp_path: Path) -> None:
-    run(plan(tmp_path / "a", steps=3))
+    run_training(plan(tmp_path / "a", steps=3))
     before = weights(tmp_path / "a")
     seen = []
-    run(plan(tmp_path / "a", steps=3), report=lambda state: seen.append(state))
+    run_training(plan(tmp_path / "a", steps=3), report=lambda state: seen.append(state))
     assert all(state.get("validated") for state in seen)
     assert all(torch.equal(value, weights(tmp_path / "a")[name]) for name, value in before.items())
     with pytest.raises(TrainingError, match="other settings"):
-        run(plan(tmp_path / "a", steps=3, rate=1e-4))
+        run_training(plan(tmp_path / "a", steps=3, rate=1e-4))
     (tmp_path / "a" / "checkpoint.pt").write_bytes(b"no checkpoint")
     with pytest.raises(TrainingError, match="cannot be continued"):
-        run(plan(tmp_path / "a", steps=3))
+        run_training(plan(tmp_path / "a", steps=3))
     with pytest.raises(TrainingError, match="conservation or mfc or air"):
         plan(tmp_path, problem="weather")
 
 
 def test_two_workers(tmp_path: Path) -> None:
-    run(plan(tmp_path, steps=4), workers=2)
+    run_training(plan(tmp_path, steps=4), workers=2)
     training = provenance(tmp_path / "weights.safetensors").training
     assert (training["workers"], training["operators_per_step"], training["steps"]) == (2, 4, 4)
 
@@ -158,24 +159,24 @@ def test_under_torchrun(tmp_path: Path) -> None:
 def test_continue_from_weights(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     mfc = {"problem": "mfc", "config": TINY_MFC, "data": {"grids": ((10, 10),)}, "steps": 6}
-    run(plan(first, **mfc))
+    run_training(plan(first, **mfc))
     start = str(first / "weights.safetensors")
-    run(plan(second, **mfc, start=start))
+    run_training(plan(second, **mfc, start=start))
     history = provenance(second / "weights.safetensors").training
     assert history["before"]["steps"] == 6
     assert set(history["validation"]) == {"g_1to1", "g_1to2", "g_2to2", "rho_1to1", "rho_1to2"}
-    assert draw([first, second], tmp_path / "curve.png", "mfc").stat().st_size > 5000
+    assert draw_curve([first, second], tmp_path / "curve.png", "mfc").stat().st_size > 5000
     with pytest.raises(TrainingError, match="another shape"):
-        run(plan(tmp_path / "third", start=start))
+        run_training(plan(tmp_path / "third", start=start))
 
 
 def test_minutes_end_a_run(tmp_path: Path, capsys) -> None:
     short = plan(tmp_path, steps=None, minutes=0.01)
-    run(short, report=printing(short, every=0.0))
+    run_training(short, report=progress_printer(short, every=0.0))
     last = json.loads((tmp_path / "curve.jsonl").read_text().splitlines()[-1])
     assert last["share"] >= 1
     assert "ends about" in capsys.readouterr().out
-    assert exported(tmp_path, tmp_path / "again.safetensors").exists()
+    assert export_weights(tmp_path, tmp_path / "again.safetensors").exists()
 
 
 def test_memory_is_kept_where_there_is_glibc() -> None:
@@ -187,11 +188,11 @@ def test_command_line(tmp_path: Path) -> None:
     assert "conservation" in runner.invoke(train_app, ["--help"]).output
     missing = runner.invoke(train_app, ["export", str(tmp_path), str(tmp_path / "w.safetensors")])
     assert missing.exit_code == 2
-    bad = runner.invoke(train_app, ["mfc", "--minutes", "-1", "--folder", str(tmp_path)])
+    bad = runner.invoke(train_app, ["mfc", "--minutes", "-1", "--out", str(tmp_path)])
     assert bad.exit_code == 2
-    unknown = runner.invoke(train_app, ["mfc", "--from", "nothing", "--folder", str(tmp_path)])
+    unknown = runner.invoke(train_app, ["mfc", "--from", "nothing", "-o", str(tmp_path)])
     assert unknown.exit_code == 2
-    run(plan(tmp_path / "run", steps=2))
+    run_training(plan(tmp_path / "run", steps=2))
     out = tmp_path / "w.safetensors"
     assert runner.invoke(train_app, ["export", str(tmp_path / "run"), str(out)]).exit_code == 0
     assert load(out).config == TINY
@@ -200,3 +201,19 @@ def test_command_line(tmp_path: Path) -> None:
         runner.invoke(train_app, ["curve", str(tmp_path / "run"), "--picture", str(picture)]).exit_code == 0
     )
     assert picture.exists()
+
+
+def test_the_old_name_of_out_works_and_says_so(tmp_path: Path, monkeypatch) -> None:
+    begun = []
+    monkeypatch.setattr("chop.icon.launch.run_training", lambda plan, *_: begun.append(plan.folder))
+    monkeypatch.setattr("chop.icon.curve.draw_curve", lambda folders, picture, title: picture)
+    runner = CliRunner()
+    old, new = (runner.invoke(train_app, ["mfc", name, str(tmp_path)]) for name in ("--folder", "--out"))
+    assert (old.exit_code, new.exit_code) == (0, 0)
+    assert begun == [str(tmp_path)] * 2
+    assert f"write --out {tmp_path}" in old.stderr
+    assert "--folder" not in new.stderr + new.stdout
+    both = runner.invoke(train_app, ["mfc", "--folder", str(tmp_path), "--out", str(tmp_path)])
+    assert both.exit_code == 2
+    assert len(begun) == 2
+    assert "--folder" not in runner.invoke(train_app, ["mfc", "--help"]).output

@@ -12,8 +12,9 @@ from safetensors.torch import save_file
 import chop
 from chop.core.errors import ModelError
 from chop.icon import Icon, IconConfig, bundled, load, provenance, save
-from chop.icon.weights import BUNDLED, FORMAT
+from chop.icon.weights import BUNDLED, WEIGHTS_FORMAT
 from chop.problems import conservation, mfc
+from chop.runs.fingerprint import of_module, of_network
 
 TINY = IconConfig(width=16, heads=2, encoder_layers=1, decoder_layers=1)
 
@@ -50,6 +51,34 @@ def test_unknown_name() -> None:
         load("no-such-network")
 
 
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), "meta"])
+def test_a_network_is_put_on_a_device(tmp_path: Path, device: str | torch.device) -> None:
+    network = load(save(tiny(), tmp_path / "tiny.safetensors"), device=device)
+    tensors = [*network.parameters(), *network.buffers()]
+    assert {tensor.device.type for tensor in tensors} == {torch.device(device).type}
+    assert not any(value.requires_grad for value in network.parameters())
+
+
+@pytest.mark.parametrize(
+    "error", [AssertionError("Torch not compiled with CUDA enabled"), RuntimeError("no")]
+)
+def test_a_device_that_is_not_there(tmp_path: Path, monkeypatch, error: Exception) -> None:
+    path = save(tiny(), tmp_path / "tiny.safetensors")
+
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(Icon, "to", refuse)
+    with pytest.raises(ModelError, match=f"'cuda:9' .{error}.; there is cpu"):
+        chop.load(path, device="cuda:9")
+
+
+def test_a_device_that_nobody_knows(tmp_path: Path) -> None:
+    path = save(tiny(), tmp_path / "tiny.safetensors")
+    with pytest.raises(ModelError, match="cannot be put on device 'nonsense'"):
+        load(path, device="nonsense")
+
+
 @pytest.mark.parametrize("keep", [0, 4, 100, 3000])
 def test_truncated_file(tmp_path: Path, keep: int) -> None:
     path = save(tiny(), tmp_path / "tiny.safetensors")
@@ -80,7 +109,7 @@ def rewritten(tmp_path: Path, header: dict[str, str], **changes: torch.Tensor | 
             del tensors[key]
         else:
             tensors[key] = value
-    good = {"format": FORMAT, "config": json.dumps(TINY.to_dict()), "training": "{}"}
+    good = {"format": WEIGHTS_FORMAT, "config": json.dumps(TINY.to_dict()), "training": "{}"}
     path = tmp_path / "changed.safetensors"
     save_file(tensors, path, metadata={**good, **header})
     return path
@@ -140,6 +169,22 @@ def test_bundled_networks(name: str) -> None:
         limit = 0.05
     values = chop.parse("icon").run(network, case.prompt).values
     assert float(chop.metrics.rel_l2(values, case.target).mean()) < limit
+
+
+FINGERPRINTS = {
+    "air_bthsa": ("7088266d87926368", "930a90066b820aa8"),
+    "air_yrd": ("d755327c709a1120", "24195f5c3802c597"),
+    "conservation": ("25540f516702ce39", "c80d2b0fff8da0a3"),
+    "mfc": ("74e12eda4a5b7a94", "2e645706127f5622"),
+}
+"""As stores of results (shape and weights) and journals (class and weights) of 0.1.0 hold them."""
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_fingerprints_are_those_of_0_1_0(name: str) -> None:
+    network = load(name)
+    found = (of_network(network.config.to_dict(), network), of_module(network))
+    assert tuple(digest[:16] for digest in found) == FINGERPRINTS[name]
 
 
 @pytest.mark.parametrize("name", [name for name in bundled() if name.startswith("air")])

@@ -263,7 +263,7 @@ def check_page(page, trace):
 @pytest.fixture
 def no_images(monkeypatch):
     """Pages without their images, which take the time."""
-    monkeypatch.setattr("chop.pictures.page._png", lambda panel: "")
+    monkeypatch.setattr("chop.pictures.page.small_png", lambda *how: b"")
 
 
 def test_panels_follow_the_run():

@@ -105,8 +105,7 @@ from pathlib import Path
 
 folder = Path(sys.argv[1])
 sys.path.append(sys.argv[2])
-from generator.examples import scene
-from generator.pictures import write_picture
+from generator.examples import scene, write_picture
 from chop.core.text import parse
 
 write_picture("icon", folder)

@@ -44,6 +44,10 @@ def test_the_layout_with_surface_weather(tmp_path):
     )  # fmt: skip
     some = air.load_region(tmp_path, "bthsa_2022_weather", channels=("O3", "hour", "PM2.5", "NO2"))
     assert some.channels == ("hour", "NO2", "PM2.5", "O3")
+    exact = {"name": "bthsa_2022_weather", "in_order": True}
+    assert air.load_region(tmp_path, channels=some.channels, **exact).channels == some.channels
+    with pytest.raises(DataError, match=r"O3, hour are wanted in this order, but .* gives hour, O3"):
+        air.load_region(tmp_path, channels=("O3", "hour"), **exact)
 
 
 def test_packed_values_and_places_in_the_file(tmp_path):

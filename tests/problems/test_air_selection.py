@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chop.core.errors import DataError, ProblemError
 from chop.problems import air
 from chop.problems.air import retrieval
-from chop.problems.air.eligibility import usable_windows
+from chop.problems.air.windows import usable_windows
 
 PERIOD = ("2022-01-01", "2022-01-21")  # 480 hours
 QUERIES = ("2022-01-21", "2022-02-01")
@@ -234,3 +234,26 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DataError, match="cannot keep the similarity index"):
         air.similarity_index(history(), PERIOD, [500], folder=tmp_path / "file")
+
+
+@pytest.mark.parametrize("selection", ["random", "similar"])
+def test_questions_of_a_region(selection, tmp_path):
+    """A kept index of all questions finds what an index of a few does; a longer lead shows fewer windows."""
+    past = history()
+    ends = air.eligible(past, QUERIES, 24)
+    few = air.RegionQuestions(past, ends, 24, PERIOD, seed=3)
+    every = air.RegionQuestions(past, ends, 24, PERIOD, seed=3, index=tmp_path)
+    asked = few.take(2, 9)
+    np.testing.assert_array_equal(np.sort(few.shuffled()), ends)
+    np.testing.assert_array_equal(asked, few.shuffled()[2:11])
+    shown = few.examples(asked, selection, 24)
+    np.testing.assert_array_equal(every.examples(asked, selection, 24), shown)
+    assert (shown + 24 < asked[:, None]).all()
+    made = every.case(asked, selection, 6)
+    np.testing.assert_array_equal(made.rows["examples"], every.examples(asked, selection, 6))
+    if selection == "random":
+        np.testing.assert_array_equal(made.rows["examples"], shown, "the same windows at every lead")
+    whole = air.sample(past, 9, lead=24, selection=selection, seed=3, first=2, period=PERIOD, queries=QUERIES)
+    np.testing.assert_array_equal(whole.rows["examples"], shown)
+    with pytest.raises(DataError, match=f"{len(ends)} usable questions .* fewer than the {len(ends) + 1}"):
+        few.take(len(ends), 1)

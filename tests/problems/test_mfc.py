@@ -7,7 +7,7 @@ import torch
 from chop.core.errors import ProblemError
 from chop.numerics.heat import SubGrid, heat_matrix, hopf_cole
 from chop.problems import mfc
-from chop.problems.mfc.operators import draw_cost, draw_density, nodes_for
+from chop.problems.mfc.sampling import draw_cost, draw_density, nodes_for
 
 C, MU = 20.0, 0.02
 
@@ -238,7 +238,7 @@ def test_own_sub_grids() -> None:
         ({"family": "g_3to1"}, "g_1to1, g_1to2, g_2to2, rho_1to1, rho_1to2"),
         ({"length": 0.001}, "length scale"),
         ({"length": -1.0}, "length scale"),
-        ({"n": 0}, "n and examples"),
+        ({"n": 0}, "n must be a whole number"),
         ({"split": "dev"}, "split"),
         ({"outputs": SubGrid((0.2,), (0.0,))}, "outputs must have times in [0.5, 1.0]"),
     ],

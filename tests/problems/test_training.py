@@ -72,7 +72,7 @@ def test_mfc_batches_take_turns_and_change_their_grids() -> None:
 
 
 def test_mfc_grids_lie_on_the_protocols() -> None:
-    for spacing in ("even", "random"):
+    for spacing in ("even", "random", "rows"):
         stream = mfc.MfcStream(spacing=spacing)  # type: ignore[arg-type]
         for number in range(20):
             for grid, (low, high) in zip(
@@ -88,7 +88,7 @@ def test_mfc_grids_lie_on_the_protocols() -> None:
 
 
 def test_bad_mfc_streams() -> None:
-    with pytest.raises(ProblemError, match="mixed, even, random"):
+    with pytest.raises(ProblemError, match="mixed, even, random, rows"):
         mfc.MfcStream(spacing="odd")  # type: ignore[arg-type]
     with pytest.raises(ProblemError, match="family must be one of"):
         mfc.MfcStream(families=("g_1to3",))

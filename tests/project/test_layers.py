@@ -1,6 +1,5 @@
 """Imports go down one ladder, and importing the library costs nothing."""
 
-import ast
 import inspect
 import json
 import pkgutil
@@ -11,10 +10,22 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from generator.house import (
+    DOORS,
+    HOME,
+    IMPORTS,
+    MODULES,
+    Imports,
+    drawing,
+    folder_of,
+    folders,
+    ours,
+    storeys,
+    through_a_door,
+)  # fmt: skip
 
 import chop
 
-HOME = Path(chop.__file__).parent
 ROOT = Path(__file__).parents[2]
 
 THIRD_PARTY = {"torch", "numpy"}
@@ -25,100 +36,7 @@ UNKNOWN = {
     "files": {"bench", "evolution"},
 }
 """Folders that a folder must not know."""
-DOORS = {
-    (
-        "chop.core.program",
-        "chop.pictures",
-    ),  # program.draw(), trace.plot() and notebooks open a picture when asked
-    ("chop.core.trace", "chop.pictures"),
-    ("chop.core.prompt", "chop.pictures"),
-    ("chop.core.running", "chop.pictures"),
-    ("chop.core.forecast", "chop.pictures"),
-    ("chop.core.text", "chop.operators"),  # the registry looks operators up, ours like anybody's
-    ("chop.core.grids", "scipy"),  # a tree, where points are many
-    ("chop.core.model", "jax"),  # from_jax
-}
-"""The only imports that go up, or out of the core's own needs; all inside functions."""
-ALL_FILES = sorted(HOME.rglob("*.py"))
-
-
-class Imports(ast.NodeVisitor):
-    """Modules a file imports: when it is imported itself, and when a function of it runs."""
-
-    def __init__(self, path):
-        self.now, self.late = set(), set()
-        self.into = self.now
-        self.visit(ast.parse(path.read_text(encoding="utf-8"), str(path)))
-
-    def visit_Import(self, node):
-        self.into |= {alias.name for alias in node.names}
-
-    def visit_ImportFrom(self, node):
-        assert node.level == 0, "imports name the module in full"
-        inside = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
-        self.into |= inside or {node.module}
-
-    def visit_FunctionDef(self, node):
-        outside, self.into = self.into, self.late
-        self.generic_visit(node)
-        self.into = outside
-
-    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
-
-    def visit_If(self, node):
-        if "TYPE_CHECKING" not in ast.dump(node.test):  # what only a type checker reads is no import
-            self.generic_visit(node)
-
-
-def module_name(path):
-    parts = path.relative_to(HOME.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {module_name(path): path for path in ALL_FILES}
-IMPORTS = {name: Imports(path) for name, path in MODULES.items()}
-
-
-def ours(modules):
-    """Those of our modules that are more than the package itself, which holds the version."""
-    return {module for module in modules if module.startswith("chop.")}
-
-
-def part(module):
-    """The folder of the package a module lies in."""
-    return module.split(".")[1]
-
-
-def through_a_door(module, target):
-    return any(module == a and (target == b or target.startswith(f"{b}.")) for a, b in DOORS)
-
-
-def needed(name):
-    """Our modules that a module imports; an import inside a function is an import all the same."""
-    found = ours(IMPORTS[name].now | IMPORTS[name].late)
-    return {module for module in found if not through_a_door(name, module)}
-
-
-def folders():
-    """Which folder needs which."""
-    graph = {part(name): set() for name in ours(MODULES)}
-    for name in ours(MODULES):
-        graph[part(name)] |= {part(module) for module in needed(name)} - {part(name)}
-    return graph
-
-
-def storeys(graph):
-    """The house from the ground up; raises CycleError where there is no way to build it."""
-    sorter = TopologicalSorter(graph)
-    sorter.prepare()
-    found = []
-    while sorter.is_active():
-        found.append(sorted(sorter.get_ready()))
-        sorter.done(*found[-1])
-    return found
-
-
-CORE = [name for name in sorted(ours(MODULES)) if part(name) in ("core", "operators")]
+CORE = [name for name in sorted(ours(MODULES)) if folder_of(name) in ("core", "operators")]
 
 
 @pytest.mark.parametrize("name", CORE)
@@ -139,6 +57,11 @@ def test_folders_stand_on_each_other():
     height = {name: level for level, names in enumerate(found) for name in names}
     assert sorted(listed) == sorted(height), "docs/architecture.md lists the folders"
     assert [height[name] for name in listed] == sorted(height.values()), "from the ground up"
+
+
+def test_the_picture_shows_the_house_as_it_is():
+    """``cd docs && python -m generator.house figures/architecture.svg`` draws it again."""
+    assert (ROOT / "docs" / "figures" / "architecture.svg").read_text(encoding="utf-8") == drawing()
 
 
 def test_a_circle_of_folders_is_seen():
@@ -174,10 +97,10 @@ def test_an_import_inside_a_function_is_seen(tmp_path):
     file = tmp_path / "file.py"
     file.write_text(
         "from typing import TYPE_CHECKING\nimport chop.core.prompt\nif TYPE_CHECKING:\n    import chop.cli\n"
-        "class A:\n    def f(self):\n        from chop.evolution import elo\n        return lambda: elo\n"
+        "class A:\n    def f(self):\n        from chop.evolution import chat\n        return lambda: chat\n"
     )
     assert Imports(file).now == {"typing", "chop.core.prompt"}
-    assert Imports(file).late == {"chop.evolution.elo"}
+    assert Imports(file).late == {"chop.evolution.chat"}
 
 
 def loaded_after(code):

@@ -124,7 +124,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
 
 def test_language_models_need_nothing_but_the_standard_library():
     assert EXTRAS["llm"] == []
-    for name in ("chat", "language"):
+    for name in ("chat", "language_agents"):
         source = (ROOT / "src" / "chop" / "evolution" / f"{name}.py").read_text(encoding="utf-8")
         assert imported(source) <= sys.stdlib_module_names | {"chop"}
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import chop
 from chop.bench.suite import fingerprint_of_weights as of_weights
-from chop.evolution.parts import parts_of
+from chop.evolution.identity import task_parts
 from chop.evolution.space import Space
 from chop.evolution.task import relative_error
 from chop.evolution.tasks import load_task
@@ -30,7 +30,7 @@ def test_what_stands_in_stores_and_journals_of_0_1_0_is_what_comes_out():
     assert of_weights(find("mfc")).startswith("74e12eda4a5b7a94")
     assert of_weights(find("air_yrd")).startswith("d755327c709a1120")
     task = load_task(TOY)
-    parts = parts_of(task, Space.of(task), "")
+    parts = task_parts(task, Space.of(task), "")
     assert parts["data"].startswith("95326356d1a2520b")
     assert parts["model"].startswith("7b3a410a98bd7ec4")
 
@@ -215,10 +215,10 @@ def test_every_part_of_a_task_is_seen():
         "start": {"start": "flip | icon"},
         "operators": {"operators": task.operators[:-1]},
     }
-    before = parts_of(task, Space.of(task), "")
+    before = task_parts(task, Space.of(task), "")
     for name, change in changes.items():
         other = replace(task, **change)
-        after = parts_of(other, Space.of(other), "")
+        after = task_parts(other, Space.of(other), "")
         assert [key for key in before if before[key] != after[key]] == [name]
 
 

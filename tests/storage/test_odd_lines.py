@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chop.bench import air, functions
+from chop.bench.air import AirSuite
+from chop.bench.functions import FunctionSuite
 from chop.bench.store import Store
 from chop.core.errors import BenchError, EvolutionError
-from chop.evolution.journal import FILE, Journal
-from chop.evolution.language import TRANSCRIPT, _spent
-from chop.evolution.records import verdict_of
-from chop.evolution.report import write
-from chop.evolution.run import evolve
+from chop.evolution.journal import JOURNAL_FILE, Journal, stored_verdict
+from chop.evolution.language_agents import TRANSCRIPT, tokens_spent
+from chop.evolution.report import write_report
+from chop.evolution.search import evolve
 from chop.storage.log import decode_line, encode_line
 
 TOY = str(Path(__file__).parents[1] / "assets" / "toy_task.py")
@@ -34,7 +34,7 @@ def evolved(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lines(evolved):
-    return [decode_line(line) for line in (evolved.out / FILE).read_bytes().splitlines()]
+    return [decode_line(line) for line in (evolved.out / JOURNAL_FILE).read_bytes().splitlines()]
 
 
 ODD = [
@@ -68,11 +68,11 @@ def test_every_value_of_a_journal_may_be_odd(lines, tmp_path):
         for name in lines[number]:
             for value in ODD:
                 odd = [*lines[:number], {**lines[number], name: value}, *lines[number + 1 :]]
-                (tmp_path / FILE).write_bytes(b"".join(map(encode_line, odd)))
+                (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, odd)))
                 words = said(EvolutionError, lambda: Journal(tmp_path, None).close())
                 assert words is None or "use another folder" in words or "this version reads" in words
             missing = {key: value for key, value in lines[number].items() if key != name}
-            (tmp_path / FILE).write_bytes(b"".join(map(encode_line, [*lines[:number], missing])))
+            (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, [*lines[:number], missing])))
             if name not in ("stream", "data", "model"):
                 with pytest.raises(EvolutionError):
                     Journal(tmp_path, None)
@@ -88,17 +88,17 @@ def test_every_value_of_a_journal_may_be_odd(lines, tmp_path):
 )  # fmt: skip
 def test_a_line_that_is_no_record_is_said_with_its_number(lines, tmp_path, line):
     good = b"".join(map(encode_line, lines[:3]))
-    (tmp_path / FILE).write_bytes(good + raw(line))
+    (tmp_path / JOURNAL_FILE).write_bytes(good + raw(line))
     assert "use another folder" in (told(tmp_path) or "")
     if "head" not in line:
-        assert f"{FILE}, line 4" in told(tmp_path)
+        assert f"{JOURNAL_FILE}, line 4" in told(tmp_path)
 
 
 @pytest.mark.parametrize("line", [DEEP, '{"kind":NaN}', '{"kind":-Infinity}', "9" * 5000, '{"a":', "\ud800"])
 def test_a_line_that_is_no_json_is_a_damaged_line(lines, tmp_path, line):
     data = line.encode("utf-8", "surrogatepass")
     bad = b"%08x %b\n" % (zlib.crc32(data), data)
-    (tmp_path / FILE).write_bytes(b"".join(map(encode_line, lines[:3])) + bad)
+    (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, lines[:3])) + bad)
     with Journal(tmp_path, None) as journal:
         assert journal.damaged == 1
     assert told(tmp_path) is None, "it is judged again"
@@ -109,7 +109,7 @@ def test_numbers_of_errors_must_agree(lines, tmp_path):
         for change in (lambda e: e[:-3], lambda e: [*e, 1.0], lambda e: []):
             odd = [dict(line) for line in lines]
             odd[number] |= {"errors": change(odd[number]["errors"]), "status": "done"}
-            (tmp_path / FILE).write_bytes(b"".join(map(encode_line, odd)))
+            (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, odd)))
             told(tmp_path)  # taken or refused, but never a traceback
 
 
@@ -117,16 +117,16 @@ def test_a_report_on_an_odd_journal_is_a_sentence(evolved, lines, tmp_path):
     from dataclasses import replace
 
     odd = [*lines[:-1], {**lines[-1], "ratings": {"1": "high"}}]
-    (tmp_path / FILE).write_bytes(b"".join(map(encode_line, odd)))
+    (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, odd)))
     with pytest.raises(EvolutionError, match="is no race: it has an odd ratings"):
-        write(replace(evolved, out=tmp_path))
+        write_report(replace(evolved, out=tmp_path))
 
 
 def test_a_verdict_is_read_from_a_candidate_only(lines):
-    assert verdict_of(lines[1]).status == "done"
+    assert stored_verdict(lines[1]).status == "done"
     for record in ({}, {**lines[1], "errors": [float("nan")]}, {**lines[1], "status": ["done"]}, None, []):
         with pytest.raises(EvolutionError, match="a stored line is no candidate"):
-            verdict_of(record)
+            stored_verdict(record)
 
 
 @pytest.mark.parametrize("value", [None, "many", 1e400, 10**30, [], True, 0.5])
@@ -135,9 +135,9 @@ def test_a_transcript_with_odd_tokens_is_a_sentence(tmp_path, value):
     text = json.dumps({"tokens": value}).replace("Infinity", "1e400")
     path.write_bytes(encode_line({"tokens": 100}) + raw(DEEP) + raw(text))
     with pytest.raises(EvolutionError, match="line 3 is no answer: it has an odd tokens"):
-        _spent(path)
+        tokens_spent(path)
     path.write_bytes(encode_line({"tokens": 100}) + raw(DEEP) + encode_line({"tokens": 11}))
-    assert _spent(path) == 111, "a damaged line says nothing"
+    assert tokens_spent(path) == 111, "a damaged line says nothing"
 
 
 CASE = {"condition": "c", "method": "icon", "batch": [0, 2], "index": 0, "error": 0.5, "calls": 1, "ms": 2.0}
@@ -157,7 +157,7 @@ AIR = [
 
 
 @pytest.mark.parametrize(
-    ("layout", "good"), [(functions.LAYOUT, BENCH), (air.LAYOUT, AIR)], ids=["bench", "air"]
+    ("layout", "good"), [(FunctionSuite.layout, BENCH), (AirSuite.layout, AIR)], ids=["bench", "air"]
 )
 def test_every_value_of_a_benchmark_may_be_odd(layout, good, tmp_path):
     path = tmp_path / "cases.jsonl"
@@ -179,7 +179,7 @@ def test_a_case_outside_its_batch_or_with_another_curve_is_said(tmp_path):
     for odd in ({**CASE, "index": 2, "curve": [1.0, 1.0]}, {**CASE, "index": 1, "curve": [1.0]}):
         (tmp_path / "cases.jsonl").write_bytes(b"".join(map(encode_line, [*BENCH[:3], odd])))
         with pytest.raises(BenchError, match="line 4 is no result: it does not fit the others"):
-            Store(tmp_path, functions.LAYOUT)
+            Store(tmp_path, FunctionSuite.layout)
 
 
 plain = st.recursive(
@@ -196,5 +196,5 @@ def test_any_change_of_a_line_is_taken_or_said(lines, tmp_path_factory, data):
     number = data.draw(st.integers(0, len(lines) - 1))
     name = data.draw(st.sampled_from(sorted(lines[number])))
     odd = [*lines[:number], {**lines[number], name: data.draw(plain)}, *lines[number + 1 :]]
-    (folder / FILE).write_bytes(b"".join(map(encode_line, odd)))
+    (folder / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, odd)))
     told(folder)

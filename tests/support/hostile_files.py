@@ -140,8 +140,8 @@ def npz_seeds(folder):
 
 def weights_seeds(folder):
     from chop.icon import IconConfig, save
-    from chop.icon.kinds import build
-    from chop.icon.stations.config import StationConfig
+    from chop.icon.config import StationConfig
+    from chop.icon.weights import build
 
     small = {"width": 16, "heads": 2}
     save(
@@ -152,7 +152,7 @@ def weights_seeds(folder):
 
 
 def journal_seeds(folder):
-    from chop.bench.air import POLLUTANTS
+    from chop.problems.air import POLLUTANTS
 
     asset = Path(__file__).parents[1] / "assets" / "evolution_journal_1.jsonl"
     (folder / "journal.jsonl").write_bytes(b"".join(asset.read_bytes().splitlines(keepends=True)[:20]))
@@ -228,7 +228,8 @@ def read_weights(path, number):
 
 
 def read_journal(path, number):
-    from chop.bench import air, functions
+    from chop.bench.air import AirSuite
+    from chop.bench.functions import FunctionSuite
     from chop.bench.store import Store
     from chop.evolution.journal import Journal
 
@@ -237,8 +238,8 @@ def read_journal(path, number):
     try:
         for name, opened in (
             ("journal", lambda: Journal(folder, None)),
-            ("cases", lambda: Store(folder, functions.LAYOUT)),
-            ("air", lambda: Store(folder, air.LAYOUT)),
+            ("cases", lambda: Store(folder, FunctionSuite.layout)),
+            ("air", lambda: Store(folder, AirSuite.layout)),
         ):
             if path.stem == name:
                 shutil.copy(path, folder / ("journal.jsonl" if name == "journal" else "cases.jsonl"))

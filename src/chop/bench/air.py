@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from chop.bench.air_questions import LEADS, Source, Split, digest_of, observations
+from chop.bench.air_questions import LEADS, RegionSource, YearSplit, digest_of
 from chop.bench.methods import AIR, AIR_METHODS, PERSISTENCE, RAW, YESTERDAY
-from chop.bench.store import About, Layout, Record, Store
-from chop.bench.suite import Condition, Entry, Piece, Setting, Suite, by_name, find_networks
+from chop.bench.store import About, LineLayout, Store
+from chop.bench.suite import Condition, Piece, Setting, Suite, SuiteEntry, by_name, find_networks
 from chop.core.errors import BenchError
 from chop.core.model import SharesExamples
 from chop.core.prompt import Prompt
 from chop.core.text import parse
-from chop.icon.stations.config import StationConfig
+from chop.icon.config import StationConfig
 from chop.icon.weights import provenance
-from chop.storage.schema import Shape, integer, list_of, number, optional, record_of, text
+from chop.problems.air import POLLUTANTS, load_region
+from chop.storage.schema import Record, Shape, finite, integer, list_of, optional, record_of, string
 
 if TYPE_CHECKING:
     from chop.bench.report import Report
@@ -35,7 +36,7 @@ REGIONS = {"bthsa": "BTHSA", "yrd": "YRD"}
 SELECTIONS = ("random", "similar")
 HOME_LEADS = (6, 12, 24, 48)
 HOME_METHODS = (RAW, PERSISTENCE)
-POLLUTANTS = {"PM2.5": "PM₂.₅", "O3": "O₃"}
+WRITTEN = {"PM2.5": "PM₂.₅", "O3": "O₃"}
 CHUNK = 32
 INDEX = "index"
 """Folder inside the results that keeps similarity indices."""
@@ -85,9 +86,7 @@ def condition(direction: Direction, selection: str, lead: int) -> Condition:
     """What one question is asked."""
     settings = (("direction", direction), ("selection", selection), ("lead", lead))
     name = f"{direction.name}/{selection}/{lead}"
-    return Condition(
-        name, direction.network, direction.label, settings, chunk=CHUNK, columns=tuple(POLLUTANTS)
-    )
+    return Condition(name, direction.network, direction.label, settings, chunk=CHUNK, columns=POLLUTANTS)
 
 
 class Forecast(NamedTuple):
@@ -116,15 +115,19 @@ def _measured(content: Any) -> Shape:
     """One line holds the errors of a method on a few questions; CHOP(Air)'s the weights it gave, too."""
     found = content if isinstance(content, dict) else {}
     hours, weights = found.get("hours"), found.get("weights")
-    errors = list_of(optional(number), len(hours) if isinstance(hours, list) else None)
+    errors = list_of(optional(finite), len(hours) if isinstance(hours, list) else None)
     row = weights.get("O3") if isinstance(weights, dict) else None
-    some = list_of(number, len(row) if isinstance(row, list) else None)
+    some = list_of(finite, len(row) if isinstance(row, list) else None)
     weighted = found.get("method") == AIR or "weights" in found
     return {
-        "direction": text, "selection": text, "lead": integer, "method": text, "hours": list_of(integer),
-        "calls": integer, "ms": number, **dict.fromkeys(POLLUTANTS, errors),
+        **dict.fromkeys(("direction", "selection", "method"), string),
+        "lead": integer,
+        "hours": list_of(integer),
+        "calls": integer,
+        "ms": finite,
+        **dict.fromkeys(POLLUTANTS, errors),
         **({"weights": record_of(dict.fromkeys(POLLUTANTS, some))} if weighted else {}),
-    }  # fmt: skip
+    }
 
 
 def _key(record: Record) -> tuple[str, str, tuple[int, ...]]:
@@ -132,7 +135,7 @@ def _key(record: Record) -> tuple[str, str, tuple[int, ...]]:
     return name, record["method"], tuple(record["hours"])
 
 
-LAYOUT = Layout(
+_LAYOUT = LineLayout(
     format="chop-bench-air-1",
     title="a benchmark of air quality",
     used={"kind": "used", "whose": "region", "sha256": "sha256", "name": "name"},
@@ -159,7 +162,7 @@ class AirSuite(Suite):
     year: int = 2024
     seed: int = 0
 
-    layout = LAYOUT
+    layout = _LAYOUT
 
     @property
     def asked(self) -> tuple[Direction, ...]:
@@ -205,9 +208,11 @@ class AirSuite(Suite):
             raise BenchError(f"the networks {names} have different channels: measure them apart")
         (wanted,) = channels
         folder, index = str(self.data.resolve()), str((out / INDEX).resolve())
-        digests = {region: digest_of(observations(folder, region, wanted)) for region in regions}
+        digests = {
+            region: digest_of(load_region(folder, region, wanted, in_order=True)) for region in regions
+        }
         sources = [
-            Source(folder, region, wanted, Split(self.year), self.every, self.seed, index, digest)
+            RegionSource(folder, region, wanted, YearSplit(self.year), self.every, self.seed, index, digest)
             for region, digest in digests.items()
         ]
         return Setting(networks, self.seed, tuple(sources))
@@ -218,31 +223,33 @@ class AirSuite(Suite):
             if any(direction.carried and direction.region == source.region for direction in self.asked):
                 source.similar()  # made here once, read by every worker
 
-    def entries(self, store: Store) -> list[Entry]:
+    def entries(self, store: Store) -> list[SuiteEntry]:
         own = tuple(method for method in self.programs if method not in AIR_METHODS)
         found = []
         for direction in self.asked:
             hours = store.asked[direction.region].hours
             # Windows repeat from lead to lead, and the paper's methods share answers: one piece of work.
             for condition in direction.conditions:
-                found += [Entry(condition, m, hours, "main", direction, True) for m in direction.methods]
-                found += [Entry(condition, m, hours, "own", direction) for m in own if direction.carried]
+                found += [SuiteEntry(condition, m, hours, "main", direction, True) for m in direction.methods]
+                found += [SuiteEntry(condition, m, hours, "own", direction) for m in own if direction.carried]
         return found
 
-    def reported(self, store: Store) -> list[Entry]:
+    def reported(self, store: Store) -> list[SuiteEntry]:
         """The questions last asked for, as far as all of the paper's methods have answered them."""
         own = tuple(method for method in store.methods() if method not in AIR_METHODS)
         found = []
         for direction in DIRECTIONS:
             asked = store.asked.get(direction.region)
             hours = () if asked is None else asked.hours
-            every = [Entry(c, method, hours) for c in direction.conditions for method in direction.methods]
+            every = [
+                SuiteEntry(c, method, hours) for c in direction.conditions for method in direction.methods
+            ]
             finished = _answered(store, every)
             for condition in direction.conditions if finished else ():
-                found += [Entry(condition, method, finished) for method in direction.methods]
+                found += [SuiteEntry(condition, method, finished) for method in direction.methods]
                 for method in own:
-                    answered = _answered(store, [Entry(condition, method, finished)])
-                    found += [Entry(condition, method, answered, "own")] if answered else []
+                    answered = _answered(store, [SuiteEntry(condition, method, finished)])
+                    found += [SuiteEntry(condition, method, answered, "own")] if answered else []
         return found
 
     def now(self, pieces: list[Piece]) -> list[Piece]:
@@ -275,12 +282,12 @@ class AirSuite(Suite):
         return piece.condition.label
 
     def report(self) -> Report:
-        from chop.bench.air_tables import REPORT
+        from chop.bench.air_tables import AIR_REPORT
 
-        return REPORT
+        return AIR_REPORT
 
 
-def _answered(store: Store, entries: Sequence[Entry]) -> tuple[int, ...]:
+def _answered(store: Store, entries: Sequence[SuiteEntry]) -> tuple[int, ...]:
     """Of the questions of some entries, batch by batch, those to which all have answers."""
     return tuple(
         question

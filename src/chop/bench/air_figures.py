@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chop.bench.air import (
-    DIRECTIONS,
-    LEADS,
-    POLLUTANTS,
-    REGIONS,
-    SELECTIONS,
-    Direction,
-    Forecast,
-    condition,
-)  # fmt: skip
+from chop.bench.air import DIRECTIONS, LEADS, REGIONS, SELECTIONS, WRITTEN, Direction, Forecast, condition
 from chop.bench.figures import (
     BOXES,
     FIELD_MAP,
@@ -40,12 +31,13 @@ from chop.bench.results import Results
 from chop.bench.suite import Setting
 from chop.core.program import Program
 from chop.core.text import parse
+from chop.problems.air import POLLUTANTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from chop.bench.air_questions import Source
+    from chop.bench.air_questions import RegionSource
     from chop.core.model import FrozenModel
     from chop.problems.air.region import Region
     from chop.problems.case import Case
@@ -70,7 +62,7 @@ DRAWN_EDGES = 400
 TIMES = (6, 12, 18)
 MAP_LEAD = 6
 _GREY = "#b5bac0"
-CAPTIONS = {
+AIR_CAPTIONS = {
     "stations": "Stations and their graphs. Only some of the edges are drawn; the networks use all of them.",
     "maps_bthsa-yrd": "Forecasts of the BTHSA network in YRD at three times of one day.",
     "maps_yrd-bthsa": "Forecasts of the YRD network in BTHSA at three times of one day.",
@@ -103,7 +95,7 @@ def mean_weights(results: Results, forecast: Forecast) -> Array | None:
     return np.asarray(sizes @ rows / sizes.sum())
 
 
-def all_figures(results: Results, setting: Setting | None) -> dict[str, Figure]:
+def air_figures(results: Results, setting: Setting | None) -> dict[str, Figure]:
     """Every figure for which there are results, by the name of its file; maps need the ``setting``."""
     carried = measured_directions(results, carried=True)
     made: dict[str, Figure] = {}
@@ -124,7 +116,7 @@ def boxes(results: Results, direction: Direction) -> Figure:
     """Both pollutants and selections: Raw ICON and CHOP(Air) at every lead."""
     figure = new_figure(15.0, 8.0)
     axes: Any = figure.subplots(len(POLLUTANTS), len(SELECTIONS), sharey="row", squeeze=False)
-    for row, (pollutant, written) in zip(axes, POLLUTANTS.items(), strict=True):
+    for row, (pollutant, written) in zip(axes, WRITTEN.items(), strict=True):
         for ax, selection in zip(row, SELECTIONS, strict=True):
             counts = [
                 _pair(ax, results, Forecast(direction, selection, lead, pollutant).name, place)
@@ -212,7 +204,7 @@ def _panels(
     figure = new_figure(4.0 * len(columns), 6.6)
     axes: Any = figure.subplots(len(POLLUTANTS), len(columns), sharey="row", squeeze=False)
     figure.suptitle(title, fontsize=12, color=INK)
-    for (pollutant, written), row in zip(POLLUTANTS.items(), axes, strict=True):
+    for (pollutant, written), row in zip(WRITTEN.items(), axes, strict=True):
         for ax, (direction, selection) in zip(row, columns, strict=True):
             draw(ax, [Forecast(direction, selection, lead, pollutant) for lead in LEADS])
             n = results.entries[direction.conditions[0].name, RAW].n
@@ -259,12 +251,12 @@ def station_graphs(setting: Setting) -> Figure:
             fontsize=10,
         )
         _map_frame(ax, places)
-    figure.colorbar(shown, ax=list(axes), label=f"mean {POLLUTANTS[DUST]} of the example period ({UNIT})")
+    figure.colorbar(shown, ax=list(axes), label=f"mean {WRITTEN[DUST]} of the example period ({UNIT})")
     figure.suptitle("Stations and their graphs (3° radius)", fontsize=12, color=INK)
     return figure
 
 
-def one_day(source: Source, network: FrozenModel, day: int, title: str) -> Figure:
+def one_day(source: RegionSource, network: FrozenModel, day: int, title: str) -> Figure:
     """Three times of a day (counted from 1970): observed, Raw ICON, CHOP(Air); both pollutants."""
     case = source.case(tuple(24 * day + at - MAP_LEAD for at in TIMES), "random", MAP_LEAD)
     region = source.history().region
@@ -297,13 +289,13 @@ def _one_pollutant(half: Any, case: Case, region: Region, pollutant: str, fields
         _dots(axes[0, column], region, truth[column], top)
         axes[0, column].set_title(f"observed at {at:02d}:00", fontsize=9)
         for row, (method, values) in enumerate(fields.items(), 1):
-            error = float(rmse(values, case)[column, list(POLLUTANTS).index(pollutant)])
+            error = float(rmse(values, case)[column, POLLUTANTS.index(pollutant)])
             shown = _dots(axes[row, column], region, values[column, :, channel].numpy() * std + mean, top)
             axes[row, column].set_title(f"{LOOKS[method].label}, RMSE {error:.1f}", fontsize=9)
     for ax in axes.flat:
         _map_frame(ax, region)
         ax.label_outer()
-    label = f"{POLLUTANTS[pollutant]} ({UNIT})"
+    label = f"{WRITTEN[pollutant]} ({UNIT})"
     half.colorbar(
         shown, ax=list(axes.flat), label=label, extend="max", location="bottom", shrink=0.8, aspect=40
     )
@@ -335,6 +327,6 @@ def _map_frame(ax: Any, places: Places | Region) -> None:
 
 
 __all__ = [
-    "CAPTIONS", "DUST", "UNIT", "all_figures", "candidates", "draw_means", "mean_weights",
+    "AIR_CAPTIONS", "DUST", "UNIT", "air_figures", "candidates", "draw_means", "mean_weights",
     "measured_directions", "one_day",
 ]  # fmt: skip

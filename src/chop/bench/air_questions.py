@@ -9,22 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chop.core.errors import BenchError
-from chop.problems.random_streams import random_stream
+from chop.problems import air
 from chop.runs.fingerprint import feed_bytes, written
 
 if TYPE_CHECKING:
-    from chop.problems.air.history import History
-    from chop.problems.air.region import Region
-    from chop.problems.air.retrieval import SimilarityIndex
     from chop.problems.case import Case
 
-Array = NDArray[Any]
 LEADS = (1, 2, 3, 4, 5, 6, 12, 24, 36, 48, 72)
 LONGEST = max(LEADS)
 EXAMPLE_YEARS = 2
@@ -32,7 +27,7 @@ _ORDER = 2  # role of the random stream that orders the questions
 
 
 @dataclass(frozen=True)
-class Split:
+class YearSplit:
     """Questions of one year; examples and normalisation from the two years before it."""
 
     year: int = 2024
@@ -54,13 +49,13 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Source:
+class RegionSource:
     """One region's data as every worker finds it."""
 
     folder: str
     region: str
     channels: tuple[str, ...]
-    split: Split
+    split: YearSplit
     every: int
     seed: int
     index: str
@@ -68,7 +63,7 @@ class Source:
     digest: str = ""
     """The SHA-256 that the data must have; empty: any."""
 
-    def history(self) -> History:
+    def history(self) -> air.History:
         """The region, normalised and filled."""
         return _history(self.folder, self.region, self.channels, self.split, self.digest)
 
@@ -77,43 +72,19 @@ class Source:
 
         The first n are spread over the year, whatever n is.
         """
-        history = self.history()
-        order = random_stream("air", "test", self.seed, 0, _ORDER)
-        return tuple(int(hour) for hour in order.permutation(_clock(history, _rows(self))))
+        return tuple(air.epoch_hours(self.history(), _questions(self).shuffled(_ORDER)).tolist())
 
     def case(self, hours: tuple[int, ...], selection: str, lead: int) -> Case:
         """These questions at a lead, with examples."""
-        from chop.problems.air.selection import similar_examples
-        from chop.problems.air.windows import case
+        first = air.epoch_hours(self.history(), np.zeros(1, dtype=np.int64))
+        return _questions(self).case(np.array(hours, dtype=np.int64) - first, selection, lead)
 
-        history = self.history()
-        first = int(history.region.times[0].astype("datetime64[h]").astype(np.int64))
-        ends = np.array(hours, dtype=np.int64) - first
-        if selection == "random":
-            shown = _drawn(self, tuple(ends.tolist()))
-        else:
-            shown = similar_examples(self.similar(), ends, lead)
-        return case(history, ends, shown, lead)
-
-    def similar(self) -> SimilarityIndex:
+    def similar(self) -> air.SimilarityIndex:
         """The similarity index of all questions, made once and kept on disk."""
-        return _similar(self)
+        return _questions(self).similar
 
 
-def observations(folder: str, region: str, channels: tuple[str, ...]) -> Region:
-    """A region's channels in the order in which a network wants them."""
-    from chop.problems.air.region import load_region
-
-    found = load_region(folder, region, channels)
-    if found.channels != channels:
-        raise BenchError(
-            f"the network wants the channels {', '.join(channels)} in this order, "
-            f"but {region} gives {', '.join(found.channels)}"
-        )
-    return found
-
-
-def digest_of(region: Region) -> str:
+def digest_of(region: air.Region) -> str:
     """The SHA-256 of what was observed: stations, places, times, channels, values."""
     digest = written()
     digest.update(repr((region.stations, region.channels)).encode())
@@ -124,53 +95,27 @@ def digest_of(region: Region) -> str:
 
 
 @lru_cache(maxsize=1)
-def _history(folder: str, region: str, channels: tuple[str, ...], split: Split, digest: str) -> History:
+def _history(
+    folder: str, region: str, channels: tuple[str, ...], split: YearSplit, digest: str
+) -> air.History:
     """Loading takes seconds and 200 MB: the last region is kept."""
-    from chop.problems.air.history import prepare
-
-    found = observations(folder, region, channels)
-    if digest and digest_of(found) != digest:
+    found = air.load_history(folder, region, channels, split.examples)
+    if digest and digest_of(found.region) != digest:
         raise BenchError(f"the data of {region} in {folder} has changed since the benchmark began")
-    return prepare(found, split.examples)
+    return found
 
 
-@lru_cache(maxsize=2)
-def _rows(source: Source) -> Array:
-    """Ends of the windows that are asked, in rising order."""
-    from chop.problems.air.eligibility import usable_windows
-    from chop.problems.air.windows import WINDOW
-
+@lru_cache(maxsize=1)
+def _questions(source: RegionSource) -> air.RegionQuestions:
+    """All questions; random examples are the same at every lead."""
     history = source.history()
-    rows = history.range(*source.split.questions)
-    ends = np.arange(rows.start + WINDOW - 1, rows.stop - LONGEST)
-    ends = ends[_clock(history, ends) % source.every == 0]
-    ends = ends[usable_windows(history)[ends]]
+    ends = air.usable_ends(history, source.split.questions, LONGEST, source.every)
     if not ends.size:
         raise BenchError(
             f"{source.region} has no usable window in {source.split.year} whose target {LONGEST} h later is "
             "in the record: choose another year with --year, or ask more often with --every"
         )
-    return np.asarray(ends)
+    return air.RegionQuestions(history, ends, LONGEST, source.split.examples, source.seed, index=source.index)
 
 
-@lru_cache(maxsize=2)
-def _drawn(source: Source, ends: tuple[int, ...]) -> Array:
-    """Random examples, the same at every lead."""
-    from chop.problems.air.selection import random_examples
-
-    asked = np.array(ends, dtype=np.int64)
-    return random_examples(source.history(), asked, LONGEST, source.split.examples, seed=source.seed)
-
-
-@lru_cache(maxsize=1)
-def _similar(source: Source) -> SimilarityIndex:
-    from chop.problems.air.retrieval import similarity_index
-
-    return similarity_index(source.history(), source.split.examples, _rows(source), source.index)
-
-
-def _clock(history: History, rows: Array) -> Array:
-    return np.asarray(history.region.times[rows].astype("datetime64[h]").astype(np.int64))
-
-
-__all__ = ["LEADS", "LONGEST", "Source", "Split", "digest_of", "observations"]
+__all__ = ["LEADS", "LONGEST", "RegionSource", "YearSplit", "digest_of"]

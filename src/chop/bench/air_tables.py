@@ -10,39 +10,40 @@ from collections.abc import Iterable
 import numpy as np
 
 from chop.bench import paper
-from chop.bench.air import HOME_LEADS, LEADS, POLLUTANTS, REGIONS, SELECTIONS, Direction, Forecast, forecasts
-from chop.bench.air_figures import CAPTIONS, all_figures, candidates, mean_weights, measured_directions
-from chop.bench.air_questions import Split
+from chop.bench.air import HOME_LEADS, LEADS, REGIONS, SELECTIONS, WRITTEN, Direction, Forecast, forecasts
+from chop.bench.air_figures import AIR_CAPTIONS, air_figures, candidates, mean_weights, measured_directions
+from chop.bench.air_questions import YearSplit
 from chop.bench.methods import AIR, AIR_LABELS, AIR_METHODS, PERSISTENCE, RAW, label_of
 from chop.bench.report import Report
 from chop.bench.results import Comparison, Results, comparison
-from chop.bench.store import Record
-from chop.bench.suite import Entry
+from chop.bench.suite import SuiteEntry
 from chop.bench.tables import MISSING, REACHED, Claim, Rows, Table, claims_table, number_cell, yes
+from chop.problems.air import POLLUTANTS
+from chop.storage.schema import Record
 
 ONE_HOUR = "CHOP(Air) at 1 h is not worse than the better of Raw ICON and persistence"
 WHERE = ("direction", "examples", "", "lead (h)")
 """Heads of the columns that say which forecast a row is about."""
 
 
-def tables(results: Results) -> list[Table]:
+def _tables(results: Results) -> list[Table]:
     """Everything that was measured, main results first; what was not measured has no row."""
     halves = [(d, selection) for d in measured_directions(results, carried=True) for selection in SELECTIONS]
     return [
-        claims_table(claims(results), "claim", "holds in", "wanted", "reached"),
-        *(main(results, *half) for half in halves),
-        increases(results),
-        first_hour(results),
-        worth_freezing(results),
-        similarity(results),
-        *(baselines(results, *half) for half in halves),
-        programs_of_ones_own(results),
-        weights(results),
-        counts(results),
+        claims_table(air_claims(results), "claim", "holds in", "wanted", "reached"),
+        *(_main(results, *half) for half in halves),
+        _increases(results),
+        _first_hour(results),
+        _worth_freezing(results),
+        _similarity(results),
+        *(_baselines(results, *half) for half in halves),
+        _programs_of_ones_own(results),
+        _weights(results),
+        _counts(results),
     ]
 
 
-def measured(results: Results) -> list[Forecast]:
+def measured_forecasts(results: Results) -> list[Forecast]:
     """Those of the 88 that were measured."""
     return list(forecasts(measured_directions(results)))
 
@@ -57,7 +58,7 @@ def at_home_and_carried(results: Results) -> list[Forecast]:
     ]
 
 
-def by_selection(results: Results, forecast: Forecast) -> Comparison:
+def _by_selection(results: Results, forecast: Forecast) -> Comparison:
     """Raw ICON with similar examples against Raw ICON with random ones on the same questions."""
     random, similar = (results.errors(forecast._replace(selection=s).name, RAW) for s in SELECTIONS)
     assert random is not None
@@ -65,19 +66,19 @@ def by_selection(results: Results, forecast: Forecast) -> Comparison:
     return comparison(random, similar)
 
 
-def claims(results: Results) -> list[Claim]:
+def air_claims(results: Results) -> list[Claim]:
     """What is claimed of the program and of the networks; where nothing was measured the total is 0."""
-    every = measured(results)
-    whole = len(every) == len(paper.AIR)
+    every = measured_forecasts(results)
+    whole = len(every) == len(paper.AIR_QUALITY)
     lower = [_lower(results.reduction(forecast.name, AIR)) for forecast in every]
-    similar = [by_selection(results, f).paired for f in every if f.selection == "similar"]
+    similar = [_by_selection(results, f).paired for f in every if f.selection == "similar"]
     frozen = [results.reduction(f.name, RAW, PERSISTENCE) for f in at_home_and_carried(results)]
     text = "CHOP(Air) lowers the mean error against Raw ICON"
     enough = paper.LOWERED if whole else len(every)
     wanted = f"{paper.LOWERED}, as in the paper" if whole else "all"
     return [
         Claim(text, sum(lower), len(every), enough, wanted=wanted),
-        _in_all(ONE_HOUR, [one_hour(results, forecast) for forecast in every if forecast.lead == 1]),
+        _in_all(ONE_HOUR, [_one_hour(results, forecast) for forecast in every if forecast.lead == 1]),
         _in_all(
             "Similar examples lower the mean error of Raw ICON",
             [paired is not None and paired.reduction > 0 for paired in similar],
@@ -89,7 +90,7 @@ def claims(results: Results) -> list[Claim]:
     ]
 
 
-def one_hour(results: Results, forecast: Forecast) -> bool:
+def _one_hour(results: Results, forecast: Forecast) -> bool:
     """Whether the program's mean is at most the smaller of the other two."""
     raw, persistence, ours = (results.mean(forecast.name, method) for method in (RAW, PERSISTENCE, AIR))
     return ours <= min(raw, persistence)
@@ -104,11 +105,11 @@ def _in_all(text: str, holds: Iterable[bool]) -> Claim:
     return Claim(text, sum(found), len(found), len(found), wanted="all")
 
 
-def main(results: Results, direction: Direction, selection: str) -> Table:
+def _main(results: Results, direction: Direction, selection: str) -> Table:
     """One half of one of the paper's tables."""
     rows: Rows = []
     for forecast in _half(direction, selection):
-        found, published = results.compare(forecast.name, AIR), paper.AIR[forecast.name]
+        found, published = results.compare(forecast.name, AIR), paper.AIR_QUALITY[forecast.name]
         printed = [f"{published.raw:.2f}", f"{published.chop:.2f}", f"{published.reduction:.1f} %"]
         rows.append([*_where(forecast)[2:], *_cells(found), _share(found), *printed])
     head = (
@@ -118,34 +119,34 @@ def main(results: Results, direction: Direction, selection: str) -> Table:
     return Table(f"RMSE, {direction.label}, {selection} examples", "", head, rows)
 
 
-def increases(results: Results) -> Table:
+def _increases(results: Results) -> Table:
     """Every forecast of which the program does not lower the mean."""
     rows: Rows = []
-    for forecast in measured(results):
+    for forecast in measured_forecasts(results):
         found = results.compare(forecast.name, AIR)
         if found is not None and found.paired is not None and not found.paired.reduction > 0:
-            printed = f"{paper.AIR[forecast.name].reduction:.1f} %"
+            printed = f"{paper.AIR_QUALITY[forecast.name].reduction:.1f} %"
             rows.append([*_where(forecast), *_cells(found), _share(found), printed])
     head = (*WHERE, "n", "Raw ICON", "CHOP(Air)", "reduction", "lower in", "paper: reduction")
     return Table("Every increase", "Conditions in which CHOP(Air) does not lower the mean.", head, rows)
 
 
-def first_hour(results: Results) -> Table:
+def _first_hour(results: Results) -> Table:
     """One hour ahead persistence is hard to beat."""
     rows: Rows = [
         [
             *_where(forecast)[:3],
             *(f"{results.mean(forecast.name, method):.2f}" for method in (RAW, PERSISTENCE, AIR)),
-            yes(one_hour(results, forecast)),
+            yes(_one_hour(results, forecast)),
         ]
-        for forecast in measured(results)
+        for forecast in measured_forecasts(results)
         if forecast.lead == 1
     ]
     head = (*WHERE[:3], "Raw ICON", "persistence", "CHOP(Air)", "not worse than both")
     return Table("One hour ahead", f"{ONE_HOUR}.", head, rows)
 
 
-def worth_freezing(results: Results) -> Table:
+def _worth_freezing(results: Results) -> Table:
     """Whether the bare network beats persistence, at home and carried."""
     rows: Rows = []
     for forecast in at_home_and_carried(results):
@@ -158,20 +159,20 @@ def worth_freezing(results: Results) -> Table:
     return Table("Is the network worth being frozen?", note, head, rows)
 
 
-def similarity(results: Results) -> Table:
+def _similarity(results: Results) -> Table:
     """What choosing similar examples does to the bare network."""
     rows: Rows = []
-    for forecast in measured(results):
+    for forecast in measured_forecasts(results):
         if forecast.selection == "similar":
             label, _, *rest = _where(forecast)
-            random, similar = (paper.AIR[forecast._replace(selection=s).name].raw for s in SELECTIONS)
+            random, similar = (paper.AIR_QUALITY[forecast._replace(selection=s).name].raw for s in SELECTIONS)
             printed = f"{100 * (1 - similar / random):.1f} %"
-            rows.append([label, *rest, *_cells(by_selection(results, forecast)), printed])
+            rows.append([label, *rest, *_cells(_by_selection(results, forecast)), printed])
     head = ("direction", "", "lead (h)", "n", "random", "similar", "reduction", "paper: reduction")
     return Table("Raw ICON with random and with similar examples", "", head, rows)
 
 
-def baselines(results: Results, direction: Direction, selection: str) -> Table:
+def _baselines(results: Results, direction: Direction, selection: str) -> Table:
     """Every method side by side."""
     shown = (RAW, AIR, *(method for method in AIR_METHODS if method not in (RAW, AIR)))
     rows: Rows = [
@@ -187,11 +188,11 @@ def own_programs(results: Results) -> tuple[str, ...]:
     return tuple(method for method in results.store.methods() if method not in AIR_METHODS)
 
 
-def programs_of_ones_own(results: Results) -> Table:
+def _programs_of_ones_own(results: Results) -> Table:
     """Programs that were given beside the paper's."""
     own = own_programs(results)
     rows: Rows = []
-    for forecast in measured(results) if own else ():
+    for forecast in measured_forecasts(results) if own else ():
         found = [results.compare(forecast.name, method) for method in own]
         cells = [
             MISSING
@@ -206,10 +207,10 @@ def programs_of_ones_own(results: Results) -> Table:
     return Table("Programs of your own", f"{note}. Mean RMSE and its reduction.", head, rows)
 
 
-def weights(results: Results) -> Table:
+def _weights(results: Results) -> Table:
     """What CHOP(Air) leans on at each lead."""
     rows: Rows = []
-    for forecast in measured(results):
+    for forecast in measured_forecasts(results):
         found = mean_weights(results, forecast)
         if found is not None:
             rows.append([*_where(forecast), *(f"{weight:.2f}" for weight in found)])
@@ -217,7 +218,7 @@ def weights(results: Results) -> Table:
     return Table("Mean weights of CHOP(Air)'s candidates", "", head, rows)
 
 
-def counts(results: Results) -> Table:
+def _counts(results: Results) -> Table:
     """Questions asked, finished, and without an observed target."""
     rows: Rows = []
     for direction in measured_directions(results):
@@ -229,7 +230,7 @@ def counts(results: Results) -> Table:
             lost = [int(np.isnan(found).sum()) for found in errors if found is not None]
             row.append(f"{min(lost)} to {max(lost)}")
         rows.append(row)
-    left_out = [f"{written}: left out at a lead" for written in POLLUTANTS.values()]
+    left_out = [f"{written}: left out at a lead" for written in WRITTEN.values()]
     note = (
         "Questions are windows of which at least half of every channel was observed. Left out: nothing was "
         "observed at the target hour, or an answer was not finite."
@@ -237,7 +238,7 @@ def counts(results: Results) -> Table:
     return Table("Questions", note, ("direction", "questions", "finished", *left_out), rows)
 
 
-def times(results: Results) -> Table:
+def _times(results: Results) -> Table:
     """Processor time of one question at one lead."""
     rows: Rows = []
     for direction in measured_directions(results):
@@ -261,7 +262,7 @@ def _half(direction: Direction, selection: str) -> list[Forecast]:
 
 
 def _where(forecast: Forecast) -> list[str]:
-    pollutant = POLLUTANTS[forecast.pollutant]
+    pollutant = WRITTEN[forecast.pollutant]
     return [forecast.direction.label, forecast.selection, pollutant, str(forecast.lead)]
 
 
@@ -279,7 +280,7 @@ def _share(found: Comparison | None) -> str:
     return MISSING if paired is None else f"{100 * paired.lower / paired.cases:.0f} %"
 
 
-def facts(results: Results) -> dict[str, str]:
+def _facts(results: Results) -> dict[str, str]:
     """What the numbers belong to."""
     store = results.store
 
@@ -288,7 +289,7 @@ def facts(results: Results) -> dict[str, str]:
         return ", ".join(f"{region} (sha256 {found.sha256[:16]})" for region, found in used.items())
 
     every = "/".join(str(e) for e in sorted({asked.every for asked in store.asked.values()}))
-    split = Split(store.about.year or Split.year).in_words(every)
+    split = YearSplit(store.about.year or YearSplit.year).in_words(every)
     return {
         "networks": hashes("network"),
         "data": hashes("data"),
@@ -297,7 +298,7 @@ def facts(results: Results) -> dict[str, str]:
     }
 
 
-def columns(entry: Entry, records: list[Record]) -> Record:
+def _columns(entry: SuiteEntry, records: list[Record]) -> Record:
     """What ``results.json`` holds of an entry. Errors have three digits."""
     found = {name: records[0][name] for name in ("direction", "selection", "lead", "method", "calls")}
     for name in POLLUTANTS:
@@ -306,7 +307,7 @@ def columns(entry: Entry, records: list[Record]) -> Record:
     return found
 
 
-def hours(results: Results) -> Record:
+def _hours(results: Results) -> Record:
     """The questions, which ``results.json`` holds too."""
     found = {
         direction.name: list(results.entries[direction.conditions[0].name, RAW].questions)
@@ -315,7 +316,7 @@ def hours(results: Results) -> Record:
     return {"hours since 1970 of the questions": found}
 
 
-REPORT = Report(
+AIR_REPORT = Report(
     title="Benchmark: air quality",
     heading="Air quality carried from region to region, beside the paper's numbers",
     intro="Error of one question: the root mean square over the stations observed at the target hour, in "
@@ -323,14 +324,14 @@ REPORT = Report(
     "same questions; a negative one is an increase. A question whose target was observed nowhere has no "
     "error and is left out for every method. The paper's numbers are of other stations and another year: "
     "they show what pattern to expect, not which values.",
-    facts=facts,
-    tables=tables,
+    facts=_facts,
+    tables=_tables,
     is_main=lambda table: table.title == REACHED or table.title.startswith("RMSE"),
-    times=times,
-    columns=columns,
-    chosen=hours,
-    figures=all_figures,
-    captions=CAPTIONS,
+    times=_times,
+    columns=_columns,
+    chosen=_hours,
+    figures=air_figures,
+    captions=AIR_CAPTIONS,
 )
 
-__all__ = ["REPORT", "at_home_and_carried", "claims", "measured", "own_programs", "tables"]
+__all__ = ["AIR_REPORT", "air_claims", "at_home_and_carried", "measured_forecasts", "own_programs"]

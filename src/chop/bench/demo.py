@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chop import metrics
-from chop.bench.air import FORWARD, INDEX, POLLUTANTS, REGIONS, Remembering, measured
-from chop.bench.air_questions import Source, Split
+from chop.bench.air import FORWARD, INDEX, REGIONS, WRITTEN, Remembering, measured
+from chop.bench.air_questions import RegionSource, YearSplit
 from chop.bench.methods import AIR, PERSISTENCE, RAW
 from chop.core.errors import BenchError, ChopError
 from chop.core.forecast import rollout
@@ -27,6 +27,7 @@ from chop.core.prompt import Prompt
 from chop.core.running import Result
 from chop.icon.stations.network import StationIcon
 from chop.icon.weights import bundled, load
+from chop.problems.air import POLLUTANTS
 from chop.storage.atomic import atomic_path, write_bytes
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class AirDemo:
     """Errors ``(n)`` of each method by pollutant and lead, and what is needed to draw."""
 
     network: StationIcon
-    source: Source
+    source: RegionSource
     out: Path
     hours: tuple[int, ...]
     errors: dict[tuple[str, int, str], NDArray[np.float64]]
@@ -211,7 +212,7 @@ class AirDemo:
         """One for each pollutant and lead."""
         return [
             (
-                POLLUTANTS[pollutant],
+                WRITTEN[pollutant],
                 str(lead),
                 *(f"{self.mean(pollutant, lead, method):.1f}" for method in SHOWN),
                 f"{self.change(pollutant, lead):+.0f} %",
@@ -223,7 +224,7 @@ class AirDemo:
     def sentence(self) -> str:
         """What was seen, in words."""
         changes = [self.change(pollutant, lead) for pollutant in POLLUTANTS for lead in DEMO_LEADS]
-        first = ", ".join(f"{POLLUTANTS[p]} {self.change(p, DEMO_LEADS[0]):+.0f} %" for p in POLLUTANTS)
+        first = ", ".join(f"{WRITTEN[p]} {self.change(p, DEMO_LEADS[0]):+.0f} %" for p in POLLUTANTS)
         return (
             f"On {len(self.hours)} questions about an invented region that the network has never seen, with "
             f"five random windows of its past as examples, CHOP(Air) lowers the mean error in "
@@ -246,13 +247,13 @@ def station_network(weights: str | None = None) -> StationIcon:
 
 def demonstrate_air(network: StationIcon, out: Path, n: int, seed: int) -> AirDemo:
     """Questions of the second invented region, at a few leads. The world is made once and used again."""
-    from chop.problems.air.world import make_world
+    from chop.problems.air import make_world
 
     world = out / WORLD
     if not all((world / f"dataset_{region}.nc").exists() for region in REGIONS):
         make_world(world, seed=seed, overwrite=True)
-    source = Source(
-        str(world), FORWARD.region, network.config.channels, Split(), EVERY, seed, str(out / INDEX)
+    source = RegionSource(
+        str(world), FORWARD.region, network.config.channels, YearSplit(), EVERY, seed, str(out / INDEX)
     )
     hours = source.hours()[:n]
     if len(hours) < n:
@@ -292,7 +293,7 @@ def _draw_means(demo: AirDemo) -> Any:
     for ax, pollutant in zip(axes, POLLUTANTS, strict=True):
         for method in SHOWN:
             draw_means(ax, method, [demo.mean(pollutant, lead, method) for lead in DEMO_LEADS])
-        label_axis(ax, DEMO_LEADS, POLLUTANTS[pollutant], f"lead (h); n = {len(demo.hours)}")
+        label_axis(ax, DEMO_LEADS, WRITTEN[pollutant], f"lead (h); n = {len(demo.hours)}")
         ax.set_ylim(bottom=0.0)
     axes[0].set_ylabel(f"mean RMSE ({UNIT})")
     axes[0].legend(fontsize=8, frameon=False)

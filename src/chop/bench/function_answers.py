@@ -16,13 +16,12 @@ from torch import Tensor
 
 from chop import metrics
 from chop.bench.methods import FINE_TUNING_STEPS
-from chop.bench.store import Record
 from chop.bench.suite import Condition, Piece, Setting
 from chop.core.errors import BenchError
 from chop.core.forecast import rollout
 from chop.core.prompt import Prompt
 from chop.core.text import parse
-from chop.icon.functions.tokens import layout
+from chop.storage.schema import Record
 
 if TYPE_CHECKING:
     from chop.icon.functions.network import Icon
@@ -46,7 +45,7 @@ def questions(condition: Condition, first: int, end: int, seed: int) -> Case:
     return conservation.sample(**options, steps=condition.steps)
 
 
-class Answer(NamedTuple):
+class FunctionAnswer(NamedTuple):
     """What a method made of some questions."""
 
     errors: Tensor
@@ -90,16 +89,18 @@ def evaluate(piece: Piece, setting: Setting) -> list[Record]:
     return records
 
 
-def _answer(condition: Condition, method: str, network: Icon, case: Case, first: int, seed: int) -> Answer:
+def _answer(
+    condition: Condition, method: str, network: Icon, case: Case, first: int, seed: int
+) -> FunctionAnswer:
     if method.startswith("@"):
         return _baseline(method, network, case, first, seed)
     if condition.steps > 1:
         assert case.trajectory is not None
         run = rollout(parse(method), network, case.prompt, condition.steps)
         curve = metrics.rel_l2(run.values, case.trajectory[:, -condition.steps :, :, None])
-        return Answer(curve[:, -1], run.calls, curve)
+        return FunctionAnswer(curve[:, -1], run.calls, curve)
     result = parse(method).run(network, case.prompt, trace=False)
-    return Answer(metrics.rel_l2(result.values, case.target), result.calls, None, result.error)
+    return FunctionAnswer(metrics.rel_l2(result.values, case.target), result.calls, None, result.error)
 
 
 def _in_context(method: str, case: Case, network: Icon, error: Tensor | None) -> Tensor:
@@ -117,15 +118,17 @@ def _number(value: Tensor, digits: int) -> float | None:
     return float(f"{number:.{digits}g}") if torch.isfinite(value) else None
 
 
-def _baseline(method: str, network: Icon, case: Case, first: int, seed: int) -> Answer:
+def _baseline(method: str, network: Icon, case: Case, first: int, seed: int) -> FunctionAnswer:
     name, _, rest = method.removeprefix("@").partition("(")
     if name == "bag":
         times = int(rest.rstrip(")"))
-        return Answer(metrics.rel_l2(bagged(network, case.prompt, times, first, seed), case.target), times)
+        return FunctionAnswer(
+            metrics.rel_l2(bagged(network, case.prompt, times, first, seed), case.target), times
+        )
     if name == "finetune":
         rate = float(rest.rstrip(")"))
         curve = torch.stack([_tuned(network, case[i : i + 1], rate) for i in range(len(case))])
-        return Answer(curve[:, -1], 1 + case.prompt.examples * FINE_TUNING_STEPS[-1], curve)
+        return FunctionAnswer(curve[:, -1], 1 + case.prompt.examples * FINE_TUNING_STEPS[-1], curve)
     raise BenchError(f"there is no baseline {method!r}")
 
 
@@ -145,7 +148,6 @@ def bagged(network: Icon, prompt: Prompt, times: int, first: int, seed: int) -> 
 
 def _tuned(network: Icon, case: Case, rate: float) -> Tensor:
     """Errors of one question after 1, 3, 10 steps of Adam on leave-one-out episodes of its examples."""
-    layout.cache_clear()  # what was remembered under inference mode cannot be learned through
     prompt = case.prompt
     tuned = copy.deepcopy(network).requires_grad_(True)
     optimizer = torch.optim.Adam(tuned.parameters(), lr=rate)
@@ -180,4 +182,4 @@ def _others(prompt: Prompt) -> Tensor:
     return seen[None]
 
 
-__all__ = ["PROMPTS_VALIDATED", "Answer", "bagged", "evaluate", "questions"]
+__all__ = ["PROMPTS_VALIDATED", "FunctionAnswer", "bagged", "evaluate", "questions"]

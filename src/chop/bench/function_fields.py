@@ -13,11 +13,11 @@ from torch import Tensor
 from chop import metrics
 from chop.bench.figures import ERROR_MAP, FIELD_MAP, INK, PROGRAM_LOOK, RAW_LOOK, new_figure
 from chop.bench.function_answers import questions
-from chop.bench.functions import CONDITIONS, FLUXES, LENGTHS, mapping, rollout, single
+from chop.bench.functions import CONDITIONS, FLUXES, LENGTHS, control_of, rollout_of, single_step_of
 from chop.bench.methods import CONSERVATION, CORR, MFC, RAW, label_of
 from chop.bench.results import Results
 from chop.bench.suite import Setting
-from chop.core.forecast import rollout as roll_out
+from chop.core.forecast import rollout
 from chop.core.text import parse
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def field_figures(results: Results, setting: Setting) -> dict[str, Figure]:
         "mfc_g_2to2": _maps(results, setting, "g_2to2", MFC),
         "mfc_rho_1to2": _maps(results, setting, "rho_1to2", CORR),
         "rollout_fields": _rollout_fields(results, setting),
-        "trace_conservation": _trace(results, setting, single("sin_cos"), CONSERVATION),
-        "trace_mfc": _trace(results, setting, mapping("g_1to1", 0.1), MFC),
+        "trace_conservation": _trace(results, setting, single_step_of("sin_cos"), CONSERVATION),
+        "trace_mfc": _trace(results, setting, control_of("g_1to1", 0.1), MFC),
     }
     return {name: figure for name, figure in made.items() if figure is not None}
 
@@ -59,7 +59,7 @@ def _peaks(results: Results, setting: Setting) -> Figure | None:
     cases = {
         length: case
         for length in LENGTHS
-        if (case := _typical(results, mapping("g_1to1", length), MFC, setting)) is not None
+        if (case := _typical(results, control_of("g_1to1", length), MFC, setting)) is not None
     }
     if not cases:
         return None
@@ -90,7 +90,7 @@ def _maps(results: Results, setting: Setting, family: str, method: str) -> Figur
     cases = {
         length: case
         for length in LENGTHS
-        if (case := _typical(results, mapping(family, length), method, setting)) is not None
+        if (case := _typical(results, control_of(family, length), method, setting)) is not None
     }
     if not cases:
         return None
@@ -112,7 +112,7 @@ def _maps(results: Results, setting: Setting, family: str, method: str) -> Figur
             shown = _map(ax, case, gap, 0.0, worst, ERROR_MAP, f"|error|, {name}")
         figure.colorbar(shown, ax=row[5], label="|error|")
         row[0].set_ylabel(f"ℓ = {length:g}\n{row[0].get_ylabel()}")
-    figure.suptitle(f"{CONDITIONS[mapping(family, 0.5)].label.rpartition(',')[0]}", fontsize=11, color=INK)
+    figure.suptitle(f"{CONDITIONS[control_of(family, 0.5)].label.rpartition(',')[0]}", fontsize=11, color=INK)
     return figure
 
 
@@ -154,7 +154,7 @@ def _rollout_fields(results: Results, setting: Setting) -> Figure | None:
     cases = {
         flux: case
         for flux in FLUXES
-        if (case := _typical(results, rollout(flux), CONSERVATION, setting)) is not None
+        if (case := _typical(results, rollout_of(flux), CONSERVATION, setting)) is not None
     }
     if not cases:
         return None
@@ -166,7 +166,7 @@ def _rollout_fields(results: Results, setting: Setting) -> Figure | None:
         steps = case.trajectory.shape[1] - case.prompt.examples - 1
         truth = case.trajectory[0, -steps:]
         runs = [
-            roll_out(parse(text), network, case.prompt, steps).values[0, ..., 0]
+            rollout(parse(text), network, case.prompt, steps).values[0, ..., 0]
             for text in (RAW, CONSERVATION)
         ]
         low, high = float(truth.min()), float(truth.max())

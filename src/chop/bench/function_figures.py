@@ -22,7 +22,16 @@ from chop.bench.figures import (
     write_change,
 )  # fmt: skip
 from chop.bench.function_fields import field_figures
-from chop.bench.functions import COST, DENSITY, FLUXES, LENGTHS, FunctionSuite, mapping, rollout, single
+from chop.bench.functions import (
+    COST,
+    DENSITY,
+    FLUXES,
+    LENGTHS,
+    FunctionSuite,
+    control_of,
+    rollout_of,
+    single_step_of,
+)
 from chop.bench.methods import ABLATED, BEST_EVOLVED, CONSERVATION, CORR, FLAT, MFC, RAW, label_of
 from chop.bench.results import Results
 from chop.bench.suite import Setting
@@ -37,7 +46,7 @@ WORST_SHOWN = -150
 """Reductions (percent) below this are told in words: they would squeeze all others together."""
 
 
-CAPTIONS = {
+FUNCTION_CAPTIONS = {
     "conservation_boxes": "Single-step errors of the three fluxes; percentages are changes of the mean.",
     "rollout": "Median error along the rollout; the band spans the quartiles.",
     "rollout_fields": "Space–time fields of one typical rollout of each flux.",
@@ -54,7 +63,7 @@ CAPTIONS = {
 }
 
 
-def all_figures(results: Results, setting: Setting | None) -> dict[str, Figure]:
+def function_figures(results: Results, setting: Setting | None) -> dict[str, Figure]:
     """Every figure for which there are results, by the name of its file."""
     return error_figures(results) | ({} if setting is None else field_figures(results, setting))
 
@@ -65,26 +74,29 @@ def error_figures(results: Results) -> dict[str, Figure]:
     made: dict[str, Figure | None] = {
         "conservation_boxes": _boxes(
             results,
-            [("", [(label, single(flux)) for flux, label in FLUXES.items()])],
+            [("", [(label, single_step_of(flux)) for flux, label in FLUXES.items()])],
             _methods(results, CONSERVATION, chosen.get("conservation"), BEST_EVOLVED["conservation"]),
             "One step of conservation laws outside the training family",
         ),
         "rollout": _rollouts(results),
         "mfc_boxes": _boxes(
             results,
-            [(_family(f), [(f"ℓ = {ell:g}", mapping(f, ell)) for ell in LENGTHS]) for f in (*DENSITY, *COST)],
+            [
+                (_family(f), [(f"ℓ = {ell:g}", control_of(f, ell)) for ell in LENGTHS])
+                for f in (*DENSITY, *COST)
+            ],
             _methods(results, MFC, chosen.get("mfc"), BEST_EVOLVED["mfc"]),
             "Mean-field control at shorter length scales",
         ),
         "corr_boxes": _boxes(
             results,
-            [(_family(f), [(f"ℓ = {ell:g}", mapping(f, ell)) for ell in LENGTHS]) for f in COST],
+            [(_family(f), [(f"ℓ = {ell:g}", control_of(f, ell)) for ell in LENGTHS]) for f in COST],
             _methods(results, CORR),
             "Cost to density: the residual correction alone",
         ),
         "transfer_boxes": _boxes(
             results,
-            [("", [(label, single(flux)) for flux, label in FLUXES.items()])],
+            [("", [(label, single_step_of(flux)) for flux, label in FLUXES.items()])],
             _methods(results, MFC),
             "CHOP(MFC) transferred to the conservation network",
         )
@@ -168,11 +180,11 @@ def _group(
 
 def _rollouts(results: Results) -> Figure | None:
     """Median error of every step with the quartiles as a band, one panel a flux."""
-    fluxes = [flux for flux in FLUXES if results.curve(rollout(flux), CONSERVATION) is not None]
+    fluxes = [flux for flux in FLUXES if results.curve(rollout_of(flux), CONSERVATION) is not None]
     if not fluxes:
         return None
     methods = _methods(results, CONSERVATION, results.chosen.get("rollout"), BEST_EVOLVED["conservation"])
-    if results.curve(rollout(fluxes[0]), FLAT) is not None:
+    if results.curve(rollout_of(fluxes[0]), FLAT) is not None:
         methods.append((FLAT, FLAT_LOOK))
     figure = new_figure(4.3 * len(fluxes) + 0.6, 3.9)
     axes: Any = figure.subplots(1, len(fluxes), sharey=True, squeeze=False)[0]
@@ -180,7 +192,7 @@ def _rollouts(results: Results) -> Figure | None:
         said: list[str] = []
         counts: dict[int, str] = {}
         for method, look in methods:
-            curve = results.curve(rollout(flux), method)
+            curve = results.curve(rollout_of(flux), method)
             if curve is None:
                 continue
             steps = np.arange(1, curve.shape[1] + 1)
@@ -218,9 +230,9 @@ def _ablation(results: Results) -> Figure | None:
     """Reduction of the mean error with each operator removed, one row a variant, one mark a condition."""
     panels = []
     for program, table in ABLATED.items():
-        names = [single(flux) for flux in FLUXES] if program == CONSERVATION else []
+        names = [single_step_of(flux) for flux in FLUXES] if program == CONSERVATION else []
         if program == MFC:
-            names = [mapping(family, ell) for family in (*DENSITY, *COST) for ell in LENGTHS]
+            names = [control_of(family, ell) for family in (*DENSITY, *COST) for ell in LENGTHS]
         variants = {program: f"{label_of(program)}, complete", **table}
         values = {
             label: [value for name in names if (value := results.reduction(name, method)) is not None]
@@ -254,4 +266,4 @@ def _ablation(results: Results) -> Figure | None:
     return figure
 
 
-__all__ = ["CAPTIONS", "all_figures"]
+__all__ = ["FUNCTION_CAPTIONS", "function_figures"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from chop.bench import paper
 from chop.bench.function_answers import PROMPTS_VALIDATED
-from chop.bench.function_figures import CAPTIONS, all_figures
+from chop.bench.function_figures import FUNCTION_CAPTIONS, function_figures
 from chop.bench.functions import (
     CONDITIONS,
     COST,
@@ -24,9 +24,9 @@ from chop.bench.functions import (
     SEARCHES,
     STEPS,
     FunctionSuite,
-    mapping,
-    rollout,
-    single,
+    control_of,
+    rollout_of,
+    single_step_of,
 )  # fmt: skip
 from chop.bench.methods import (
     ABLATED,
@@ -44,8 +44,7 @@ from chop.bench.methods import (
 )  # fmt: skip
 from chop.bench.report import Report
 from chop.bench.results import Comparison, Results, comparison
-from chop.bench.store import Record
-from chop.bench.suite import Entry
+from chop.bench.suite import SuiteEntry
 from chop.bench.tables import (
     MISSING,
     REACHED,
@@ -59,6 +58,7 @@ from chop.bench.tables import (
     reduction_cell,
     spread_cell,
 )  # fmt: skip
+from chop.storage.schema import Record
 
 MILESTONES = (1, 10, 36, 72, STEPS)
 """Steps of a rollout that are shown in the table."""
@@ -70,36 +70,37 @@ MAIN_TITLES = (
 )  # fmt: skip
 
 
-def tables(results: Results) -> list[Table]:
+def _tables(results: Results) -> list[Table]:
     """Everything that was measured, main results first; what was not measured has no row."""
     head = ("reduction of the mean error", "by", "conditions that reach it", "found", "reached in all")
     return [
-        claims_table(claims(results), *head),
-        conservation(results),
-        along_rollouts(results),
-        mean_field_control(results),
-        components(results),
-        transfer(results),
-        *evolved(results),
-        *ablations(results),
-        in_context(results),
-        *baselines(results),
-        fine_tuning(results),
-        *searches(results),
+        claims_table(_claims(results), *head),
+        _conservation(results),
+        _along_rollouts(results),
+        _mean_field_control(results),
+        _components(results),
+        _transfer(results),
+        *_evolved(results),
+        *_ablations(results),
+        _in_context(results),
+        *_baselines(results),
+        _fine_tuning(results),
+        *_searches(results),
     ]
 
 
-def suite_of(results: Results) -> FunctionSuite:
+def _suite_of(results: Results) -> FunctionSuite:
     """What was asked for."""
     assert isinstance(results.suite, FunctionSuite)
     return results.suite
 
 
-def claims(results: Results) -> Iterator[Claim]:
+def _claims(results: Results) -> Iterator[Claim]:
     """A least reduction of the mean error in every condition of a list, by each of three programs."""
-    singles, rolls = ([name(flux) for flux in FLUXES] for name in (single, rollout))
+    singles, rolls = ([name(flux) for flux in FLUXES] for name in (single_step_of, rollout_of))
     densities, costs = (
-        [mapping(family, length) for family in families for length in LENGTHS] for families in (DENSITY, COST)
+        [control_of(family, length) for family in families for length in LENGTHS]
+        for families in (DENSITY, COST)
     )
     declared = (
         ("CHOP(Conservation), single step, three fluxes", "single", singles, CONSERVATION, "conservation"),
@@ -111,7 +112,7 @@ def claims(results: Results) -> Iterator[Claim]:
     for words, key, names, method, problem in declared:
         # Evidence of transfer must come from a search elsewhere: on mean-field control.
         transferred = key == "transfer"
-        if transferred and "transfer" not in suite_of(results).suites:
+        if transferred and "transfer" not in _suite_of(results).suites:
             continue
         least = paper.LEAST[key]
         text = f"{words}: {f'at least {least:g} %' if least else 'lower'}"
@@ -124,14 +125,14 @@ def claims(results: Results) -> Iterator[Claim]:
             ],
         }
         for whose, program in programs.items():
-            values = [] if program is None else reductions(results, names, program)
+            values = [] if program is None else _reductions(results, names, program)
             if values:
                 held = sum(value >= least if least else value > 0 for value in values)
                 found = f"{min(values):.1f} % to {max(values):.1f} %"
                 yield Claim(text, held, len(values), len(values), whose, found)
 
 
-def reductions(results: Results, conditions: Iterable[str], method: str) -> list[float]:
+def _reductions(results: Results, conditions: Iterable[str], method: str) -> list[float]:
     """Of the mean error, in percent, in those conditions that were measured."""
     found = (results.reduction(condition, method) for condition in conditions)
     return [value for value in found if value is not None]
@@ -169,21 +170,21 @@ def _beside_paper(
     return Table(title, note, head, rows)
 
 
-def conservation(results: Results) -> Table:
+def _conservation(results: Results) -> Table:
     """One step and 144 steps, three fluxes."""
     given: list[_PaperRow] = []
     for flux, label in FLUXES.items():
-        given.append(((label, "single step"), single(flux), paper.SINGLE_STEP[flux], "conservation"))
-        given.append(((label, f"step {STEPS}"), rollout(flux), paper.STEP_144[flux], "rollout"))
+        given.append(((label, "single step"), single_step_of(flux), paper.SINGLE_STEP[flux], "conservation"))
+        given.append(((label, f"step {STEPS}"), rollout_of(flux), paper.STEP_144[flux], "rollout"))
     note = _best_note(results, {"conservation": "single step", "rollout": "rollouts"})
     head = ("flux", "evaluation")
     return _beside_paper(results, "Conservation laws", note, head, CONSERVATION, given)
 
 
-def mean_field_control(results: Results) -> Table:
+def _mean_field_control(results: Results) -> Table:
     """Fifteen conditions."""
     given: list[_PaperRow] = [
-        ((label, f"{length:g}"), mapping(family, length), paper.MFC[family, length], "mfc")
+        ((label, f"{length:g}"), control_of(family, length), paper.MEAN_FIELD_CONTROL[family, length], "mfc")
         for family, label in FAMILIES.items()
         for length in LENGTHS
     ]
@@ -191,11 +192,13 @@ def mean_field_control(results: Results) -> Table:
     return _beside_paper(results, "Mean-field control", note, ("operator", "ℓ"), MFC, given)
 
 
-def transfer(results: Results) -> Table:
+def _transfer(results: Results) -> Table:
     """CHOP(MFC) on the conservation network."""
-    asked = "transfer" in suite_of(results).suites
+    asked = "transfer" in _suite_of(results).suites
     given: list[_PaperRow] = [
-        ((label,), single(flux), paper.TRANSFER[flux], "mfc") for flux, label in FLUXES.items() if asked
+        ((label,), single_step_of(flux), paper.TRANSFER[flux], "mfc")
+        for flux, label in FLUXES.items()
+        if asked
     ]
     best = results.chosen.get("mfc")
     note = f"`{best}` was chosen on the evolution set of mean-field control alone." if best else ""
@@ -208,16 +211,16 @@ def _best_note(results: Results, searches: Mapping[str, str]) -> str:
     return f"Best of the grid, chosen on the evolution set: {'; '.join(chosen)}." if chosen else ""
 
 
-def components(results: Results) -> Table:
+def _components(results: Results) -> Table:
     """Cost to density: the residual correction alone."""
     rows: Rows = []
     for family in COST:
         for length in LENGTHS:
-            condition = mapping(family, length)
+            condition = control_of(family, length)
             full, alone = results.compare(condition, MFC), results.compare(condition, CORR)
             if full is None or alone is None:
                 continue
-            published = (paper.MFC[family, length], paper.CORR[family, length])
+            published = (paper.MEAN_FIELD_CONTROL[family, length], paper.COST_TO_DENSITY[family, length])
             rows.append(
                 [
                     FAMILIES[family],
@@ -241,7 +244,7 @@ def components(results: Results) -> Table:
     return Table("Cost to density: the correction alone", "", head, rows)
 
 
-def ablations(results: Results) -> Iterable[Table]:
+def _ablations(results: Results) -> Iterable[Table]:
     """Each program without each of its operators."""
     for program, table in ABLATED.items():
         columns = {RAW: "Raw ICON", program: label_of(program), **table}
@@ -249,7 +252,7 @@ def ablations(results: Results) -> Iterable[Table]:
         yield _side_by_side(results, f"Ablation of {label_of(program)}", note, columns, _cell)
 
 
-def in_context(results: Results) -> Table:
+def _in_context(results: Results) -> Table:
     """Errors at the examples themselves: what a program can know about itself."""
     columns = {RAW: "Raw ICON", CONSERVATION: "CHOP(Conservation)", MFC: "CHOP(MFC)", CORR: "CHOP(Corr)"}
     columns |= {"rescale | icon": "rescale alone", "moving_frame | icon": "moving_frame alone"}
@@ -272,7 +275,7 @@ def _programs(results: Results, problem: str, *more: str) -> dict[str, str]:
     return columns | ({results.chosen[problem]: "best of the grid"} if problem in results.chosen else {})
 
 
-def baselines(results: Results) -> Iterable[Table]:
+def _baselines(results: Results) -> Iterable[Table]:
     """The same prompts and examples without a program, or without a network."""
     note = "Mean error and reduction, single step."
     for problem, table in BASELINES.items():
@@ -285,7 +288,7 @@ def baselines(results: Results) -> Iterable[Table]:
             yield Table(made.title, note, made.head, [*made.rows, calls])
 
 
-def evolved(results: Results) -> Iterable[Table]:
+def _evolved(results: Results) -> Iterable[Table]:
     """What `chop evolve` found from the bare model, every run, beside the programs above."""
     for problem, runs in EVOLVED.items():
         own = (CONSERVATION,) if problem == "conservation" else (MFC, CORR)
@@ -297,11 +300,11 @@ def evolved(results: Results) -> Iterable[Table]:
             yield made
 
 
-def fine_tuning(results: Results) -> Table:
+def _fine_tuning(results: Results) -> Table:
     """Test-time fine-tuning, the best setting of each condition."""
     rows: Rows = []
     for name, condition in CONDITIONS.items():
-        best = best_tuned(results, name)
+        best = _best_tuned(results, name)
         if best is not None:
             rate, steps, against = best
             row = [
@@ -320,7 +323,7 @@ def fine_tuning(results: Results) -> Table:
     return Table("Baseline: test-time fine-tuning", note, head, rows)
 
 
-def best_tuned(results: Results, condition: str) -> tuple[float, int, Comparison] | None:
+def _best_tuned(results: Results, condition: str) -> tuple[float, int, Comparison] | None:
     """The best of the fine-tuning settings on a condition: (rate, steps, against the bare model)."""
     base = results.errors(condition, RAW)
     options = []
@@ -338,14 +341,14 @@ def best_tuned(results: Results, condition: str) -> tuple[float, int, Comparison
     return rate, steps, against
 
 
-def along_rollouts(results: Results) -> Table:
+def _along_rollouts(results: Results) -> Table:
     """Mean errors on the way to the last step, where a flat answer is hard to beat."""
     methods = _programs(results, "rollout", CONSERVATION)
     methods |= {BEST_EVOLVED["conservation"]: "evolved", FLAT: label_of(FLAT)}
     rows: Rows = []
     for flux, label in FLUXES.items():
         for method, words in methods.items():
-            curve = results.curve(rollout(flux), method)
+            curve = results.curve(rollout_of(flux), method)
             if curve is not None:
                 # A trajectory that is lost has no mean error from there on.
                 seen = [curve[np.isfinite(curve[:, step - 1]), step - 1] for step in MILESTONES]
@@ -356,10 +359,10 @@ def along_rollouts(results: Results) -> Table:
     return Table("Along the rollouts", note, head, rows)
 
 
-def searches(results: Results) -> Iterable[Table]:
+def _searches(results: Results) -> Iterable[Table]:
     """How the grid did on the evolution sets."""
     for problem, condition in SEARCHES.items():
-        ranked = suite_of(results).ranking(results.store, problem)
+        ranked = _suite_of(results).ranking(results.store, problem)
         if not ranked:
             continue
         base = dict(ranked)[RAW]
@@ -374,7 +377,7 @@ def searches(results: Results) -> Iterable[Table]:
         yield Table(f"The grid: {problem}", note, ("place", "program", "error", "reduction"), rows)
 
 
-def times(results: Results) -> Table:
+def _times(results: Results) -> Table:
     """Wall times of one question: what differs from run to run, so it is kept out of the other file."""
     rows: Rows = []
     for problem in ("conservation", "mfc"):
@@ -436,12 +439,12 @@ def _calls(results: Results, problem: str, method: str) -> str:
     return MISSING
 
 
-def rollout_csv(results: Results) -> dict[str, str]:
+def _rollout_csv(results: Results) -> dict[str, str]:
     """Quartiles and mean of every rollout step; what is not finite counts as the worst in quartiles."""
     rows: list[list[object]] = []
     for flux in FLUXES:
-        for method in [m for name, m in results.entries if name == rollout(flux)]:
-            curve = results.curve(rollout(flux), method)
+        for method in [m for name, m in results.entries if name == rollout_of(flux)]:
+            curve = results.curve(rollout_of(flux), method)
             if curve is None:
                 continue
             finite = np.isfinite(curve)
@@ -460,10 +463,10 @@ def rollout_csv(results: Results) -> dict[str, str]:
     return {"rollout.csv": text.getvalue()} if rows else {}
 
 
-def facts(results: Results) -> dict[str, str]:
+def _facts(results: Results) -> dict[str, str]:
     """What the numbers belong to."""
     used = sorted((whose, found.sha256[:16]) for (_, whose), found in results.store.used.items())
-    suite = suite_of(results)
+    suite = _suite_of(results)
     return {
         "networks": ", ".join(f"{problem} (sha256 {sha256})" for problem, sha256 in used),
         "seed": str(results.store.about.seed),
@@ -472,7 +475,7 @@ def facts(results: Results) -> dict[str, str]:
     }
 
 
-def columns(entry: Entry, records: list[Record]) -> Record:
+def _columns(entry: SuiteEntry, records: list[Record]) -> Record:
     """What ``results.json`` holds of an entry."""
     # A grid has many rollouts and only their last error counts; the steps stay in the store.
     names = ("error", "in_context", "ms", *(["curve"] if entry.group != "grid" else []))
@@ -490,21 +493,21 @@ def columns(entry: Entry, records: list[Record]) -> Record:
     }
 
 
-REPORT = Report(
+FUNCTION_REPORT = Report(
     title="Benchmark",
     heading="Benchmark beside the paper's numbers",
     intro="Relative L² error, mean ± sample standard deviation over n questions. A reduction is that of the "
     "mean against Raw ICON on the same questions; a negative one is an increase. Answers that are not "
     "finite are counted where there are any, and left out of both means.",
-    facts=facts,
-    tables=tables,
+    facts=_facts,
+    tables=_tables,
     is_main=lambda table: table.title in MAIN_TITLES,
-    times=times,
-    columns=columns,
+    times=_times,
+    columns=_columns,
     chosen=lambda results: {"chosen": results.chosen},
-    figures=all_figures,
-    captions=CAPTIONS,
-    files=rollout_csv,
+    figures=function_figures,
+    captions=FUNCTION_CAPTIONS,
+    files=_rollout_csv,
 )
 
-__all__ = ["REPORT", "claims", "reductions", "tables"]
+__all__ = ["FUNCTION_REPORT"]

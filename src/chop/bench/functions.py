@@ -26,15 +26,15 @@ from chop.bench.methods import (
     FLAT,
     MFC,
     RAW,
-    grid,
+    grid_programs,
 )  # fmt: skip
-from chop.bench.store import About, Layout, Record, Store
-from chop.bench.suite import Condition, Entry, Piece, Setting, Suite, by_name, find_networks
+from chop.bench.store import About, LineLayout, Store
+from chop.bench.suite import Condition, Piece, Setting, Suite, SuiteEntry, by_name, find_networks
 from chop.core.errors import BenchError
 from chop.core.text import parse
-from chop.icon.stations.config import StationConfig
+from chop.icon.config import StationConfig
 from chop.icon.weights import provenance
-from chop.storage.schema import Shape, integer, list_of, number, optional, present_part, text
+from chop.storage.schema import Record, Shape, finite, integer, list_of, optional, present_part, string
 
 if TYPE_CHECKING:
     from chop.bench.report import Report
@@ -59,37 +59,37 @@ FINE_TUNED = 50
 """Questions for which a network is fine-tuned."""
 
 
-def single(flux: str) -> str:
+def single_step_of(flux: str) -> str:
     """Name of the single-step condition of a flux."""
     return f"conservation/{flux}"
 
 
-def rollout(flux: str) -> str:
+def rollout_of(flux: str) -> str:
     """Name of the rollout condition of a flux."""
     return f"conservation/{flux}/rollout"
 
 
-def mapping(family: str, length: float) -> str:
+def control_of(family: str, length: float) -> str:
     """Name of a mean-field-control condition."""
     return f"mfc/{family}/{length:g}"
 
 
 def _declared() -> Iterator[Condition]:
     for flux, label in FLUXES.items():
-        one = Condition(single(flux), "conservation", label, (("flux", flux),), 500)
+        one = Condition(single_step_of(flux), "conservation", label, (("flux", flux),), 500)
         yield one
-        yield replace(one, name=rollout(flux), label=f"{label}, rollout", steps=STEPS)
+        yield replace(one, name=rollout_of(flux), label=f"{label}, rollout", steps=STEPS)
     for family, label in FAMILIES.items():
         for length in LENGTHS:
             settings = (("family", family), ("length", length))
-            yield Condition(mapping(family, length), "mfc", f"{label}, ℓ = {length:g}", settings, 100)
+            yield Condition(control_of(family, length), "mfc", f"{label}, ℓ = {length:g}", settings, 100)
 
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for condition in _declared()}
 for _name, _like, _label in (
-    ("evolution/conservation", single("sin_cos"), "evolution set, sin u − cos u"),
-    ("evolution/conservation/rollout", rollout("sin_cos"), "evolution set, rollout"),
-    ("evolution/mfc", mapping("g_2to2", 0.5), "evolution set, 2 → 2, ℓ = 0.5"),
+    ("evolution/conservation", single_step_of("sin_cos"), "evolution set, sin u − cos u"),
+    ("evolution/conservation/rollout", rollout_of("sin_cos"), "evolution set, rollout"),
+    ("evolution/mfc", control_of("g_2to2", 0.5), "evolution set, 2 → 2, ℓ = 0.5"),
 ):
     CONDITIONS[_name] = replace(CONDITIONS[_like], name=_name, label=_label, n=100, split="evolution")
 SEARCHES = {
@@ -113,11 +113,11 @@ def _measured(content: Any) -> Shape:
 
 
 _CASE: Shape = {
-    "condition": text, "method": text, "batch": list_of(integer, 2), "index": integer,
-    "error": optional(number), "calls": integer, "ms": number,
+    "condition": string, "method": string, "batch": list_of(integer, 2), "index": integer,
+    "error": optional(finite), "calls": integer, "ms": finite,
 }  # fmt: skip
-_MAYBE: Shape = {"curve": list_of(optional(number)), "in_context": optional(number)}
-LAYOUT = Layout(
+_MAYBE: Shape = {"curve": list_of(optional(finite)), "in_context": optional(finite)}
+_LAYOUT = LineLayout(
     format="chop-bench-1",
     title="a benchmark",
     used={"whose": "model", "sha256": "sha256", "name": "file"},
@@ -145,7 +145,7 @@ class FunctionSuite(Suite):
     """Names or files of networks; the bundled ones where none is given."""
     seed: int = 0
 
-    layout = LAYOUT
+    layout = _LAYOUT
 
     def __post_init__(self) -> None:
         _need_known("suite", self.suites, SUITES)
@@ -164,12 +164,12 @@ class FunctionSuite(Suite):
         missing = "no {} network comes with this installation; give one with --model"
         return Setting(find_networks(needed | {"mfc"} & set(self.suites), given, "{}", missing), self.seed)
 
-    def entries(self, store: Store) -> list[Entry]:
+    def entries(self, store: Store) -> list[SuiteEntry]:
         return self.entries_with(self.chosen(store))
 
-    def entries_with(self, chosen: Mapping[str, str]) -> list[Entry]:
+    def entries_with(self, chosen: Mapping[str, str]) -> list[SuiteEntry]:
         """The work in its order; ``chosen`` has each problem's best program, as far as it is known."""
-        found: dict[tuple[str, str], Entry] = {}
+        found: dict[tuple[str, str], SuiteEntry] = {}
         for group, name, method, most in _wanted(self, chosen):
             condition = CONDITIONS[name]
             searching = name.startswith("evolution")
@@ -180,7 +180,7 @@ class FunctionSuite(Suite):
                 n = min(n, max(self.cases, 2) if searching else self.cases)
             # Rollouts of the same questions share their truth.
             share = (name, group) if condition.steps > 1 else None
-            found.setdefault((name, method), Entry(condition, method, range(n), group, share))
+            found.setdefault((name, method), SuiteEntry(condition, method, range(n), group, share))
         return list(found.values())
 
     def chosen(self, store: Store) -> dict[str, str]:
@@ -196,7 +196,7 @@ class FunctionSuite(Suite):
         """
         asked = {(entry.condition.name, entry.method): entry for entry in self.entries_with({})}
         scores: list[tuple[str, float]] = []
-        for program in grid(problem):
+        for program in grid_programs(problem):
             entry = asked.get((SEARCHES[problem], program))
             records = None if entry is None else store.records(entry)
             if records is None:
@@ -223,9 +223,9 @@ class FunctionSuite(Suite):
         return f"{piece.condition.name} {piece.asked[0][1][0][:40]}"
 
     def report(self) -> Report:
-        from chop.bench.function_tables import REPORT
+        from chop.bench.function_tables import FUNCTION_REPORT
 
-        return REPORT
+        return FUNCTION_REPORT
 
 
 def _problem_of(model: str) -> str:
@@ -262,12 +262,12 @@ def _wanted(suite: FunctionSuite, chosen: Mapping[str, str]) -> _Wanted:
     """(group, condition, method, at most so many questions), in the order of work."""
     suites, groups = suite.suites, suite.groups
     transfer = "transfer" in suites
-    singles = [single(flux) for flux in FLUXES] if "conservation" in suites or transfer else []
+    singles = [single_step_of(flux) for flux in FLUXES] if "conservation" in suites or transfer else []
     densities, costs = (
-        [mapping(family, length) for family in families for length in LENGTHS] if "mfc" in suites else []
+        [control_of(family, length) for family in families for length in LENGTHS] if "mfc" in suites else []
         for families in (DENSITY, COST)
     )
-    rolls = [rollout(flux) for flux in FLUXES] if "conservation" in suites and "rollout" in groups else []
+    rolls = [rollout_of(flux) for flux in FLUXES] if "conservation" in suites and "rollout" in groups else []
     at_once = {"conservation": singles, "mfc": densities + costs}
     problems = [problem for problem, names in at_once.items() if names]
     every = singles + densities + costs
@@ -284,7 +284,7 @@ def _wanted(suite: FunctionSuite, chosen: Mapping[str, str]) -> _Wanted:
     yield from _each("own", every, suite.programs)
     if "best" in groups:
         for problem in problems:
-            yield from _each("grid", [SEARCHES[problem]], grid(problem))
+            yield from _each("grid", [SEARCHES[problem]], grid_programs(problem))
         for problem in problems:
             yield from _each("best", at_once[problem], best(problem))
         yield from _each("best", singles if transfer else [], best("mfc"))
@@ -298,7 +298,7 @@ def _wanted(suite: FunctionSuite, chosen: Mapping[str, str]) -> _Wanted:
             methods = [m for m in table[problem] if problem == "mfc" or _needed(m, suites)]
             yield from _each(group, at_once[problem], methods)
     if rolls and "best" in groups:
-        yield from _each("grid", [SEARCHES["rollout"]], grid("rollout"))
+        yield from _each("grid", [SEARCHES["rollout"]], grid_programs("rollout"))
         yield from _each("rollout", rolls, best("rollout"))
     if "evolved" in groups:
         yield from _each("rollout", rolls, [BEST_EVOLVED["conservation"]], EVOLVED_ROLLOUTS)
@@ -317,5 +317,5 @@ def _needed(method: str, suites: Sequence[str]) -> bool:
 
 __all__ = [
     "CONDITIONS", "COST", "DEFAULT_GROUPS", "DENSITY", "FAMILIES", "FLUXES", "GROUPS", "LENGTHS", "SEARCHES",
-    "STEPS", "SUITES", "FunctionSuite", "condition_named", "mapping", "rollout", "single",
+    "STEPS", "SUITES", "FunctionSuite", "condition_named", "control_of", "rollout_of", "single_step_of",
 ]  # fmt: skip

@@ -90,7 +90,7 @@ def _scaled(target: str, base: str = "icon") -> str:
     return f'rescale(center="mean", target={target}) | {base}'
 
 
-def grid(problem: str) -> tuple[str, ...]:
+def grid_programs(problem: str) -> tuple[str, ...]:
     """Programs among which the evolution set chooses; all ask the network, the paper's are among them."""
     return {"conservation": _conservation_grid, "mfc": _mfc_grid, "rollout": _rollout_grid}[problem]()
 
@@ -205,5 +205,5 @@ def label_of(method: str, labels: Mapping[str, str] = LABELS) -> str:
 __all__ = [
     "ABLATED", "ABLATIONS", "AIR", "AIR_LABELS", "AIR_METHODS", "BAGGING", "BASELINES", "BEST_EVOLVED",
     "CONSERVATION", "CORR", "EVOLVED", "FINE_TUNING", "FINE_TUNING_STEPS", "FLAT", "LABELS", "MFC",
-    "PERSISTENCE", "RAW", "YESTERDAY", "grid", "label_of",
+    "PERSISTENCE", "RAW", "YESTERDAY", "grid_programs", "label_of",
 ]  # fmt: skip

@@ -40,7 +40,7 @@ STEP_144 = {
     "tanh": _row((0.8105, 0.6017), (0.4325, 0.5390), 46.64),
     "buckley_leverett": _row((2.1342, 5.7115), (0.2539, 0.2939), 88.10),
 }
-MFC = {
+MEAN_FIELD_CONTROL = {
     ("g_1to1", 0.5): _row((0.0281, 0.0332), (0.0157, 0.0087), 44.10),
     ("g_1to1", 0.3): _row((0.2379, 0.1401), (0.0364, 0.0323), 84.69),
     ("g_1to1", 0.1): _row((0.7627, 0.0969), (0.1082, 0.0686), 85.82),
@@ -57,7 +57,7 @@ MFC = {
     ("rho_1to2", 0.3): _row((0.074664, 0.034394), (0.075392, 0.036641), -0.97, (1, 98, 1)),
     ("rho_1to2", 0.1): _row((0.069952, 0.025328), (0.069952, 0.025328), 0.00, (0, 100, 0)),
 }
-CORR = {
+COST_TO_DENSITY = {
     ("rho_1to1", 0.5): _row((0.004637, 0.001892), (0.004554, 0.001943), 1.80, (45, 34, 21)),
     ("rho_1to1", 0.3): _row((0.004616, 0.001821), (0.004503, 0.001850), 2.47, (48, 31, 21)),
     ("rho_1to1", 0.1): _row((0.003976, 0.001696), (0.003793, 0.001705), 4.60, (61, 25, 14)),
@@ -136,7 +136,7 @@ _AIR: dict[tuple[str, str], tuple[_Line, ...]] = {
 """A row is a lead in hours, then Raw ICON, CHOP(Air) and the reduction with random examples, and the same
 three with similar ones."""
 
-AIR = {
+AIR_QUALITY = {
     f"{direction}/{selection}/{line[0]}/{pollutant}": Published(*numbers)
     for (direction, pollutant), lines in _AIR.items()
     for line in lines
@@ -144,4 +144,7 @@ AIR = {
 }
 """By direction, selection, lead and pollutant."""
 
-__all__ = ["AIR", "CORR", "LEAST", "LOWERED", "MFC", "SINGLE_STEP", "STEP_144", "TRANSFER", "Published"]
+__all__ = [
+    "AIR_QUALITY", "COST_TO_DENSITY", "LEAST", "LOWERED", "MEAN_FIELD_CONTROL", "SINGLE_STEP", "STEP_144",
+    "TRANSFER", "Published",
+]  # fmt: skip

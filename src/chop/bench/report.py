@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import platform
 import re
@@ -17,12 +15,22 @@ import numpy as np
 
 from chop.bench.results import Results
 from chop.bench.runner import Run
-from chop.bench.store import Record, Store
-from chop.bench.suite import Entry, Setting
+from chop.bench.store import Store
+from chop.bench.suite import Setting, SuiteEntry
 from chop.bench.tables import Table
 from chop.core.errors import BenchError
-from chop.pictures.style import CSS
+from chop.pictures.html import (
+    document,
+    facts_list,
+    html_table,
+    scroll_region,
+    section,
+    table_row,
+    wide_figure,
+)
+from chop.pictures.rendering import figure_bytes
 from chop.storage.atomic import write_bytes
+from chop.storage.schema import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +56,7 @@ class Report:
     """Whether a table stands before the figures."""
     times: Callable[[Results], Table]
     """What differs from run to run, so it is kept out of ``table.md``."""
-    columns: Callable[[Entry, list[Record]], Record]
+    columns: Callable[[SuiteEntry, list[Record]], Record]
     """What ``results.json`` holds of an entry."""
     chosen: Callable[[Results], Record]
     """What else it holds."""
@@ -60,7 +68,7 @@ class Report:
     """Further files."""
 
 
-def write(bench: Run, setting: Setting | None) -> list[Path]:
+def write_results(bench: Run, setting: Setting | None) -> list[Path]:
     """All files of a finished or half-finished benchmark; those that need what is missing are left out."""
     import torch
 
@@ -128,9 +136,7 @@ def results_json(report: Report, results: Results, facts: Mapping[str, str]) -> 
 
 def png(figure: Figure) -> bytes:
     """The bytes of a picture: the same for the same figure."""
-    packed = io.BytesIO()
-    figure.savefig(packed, format="png", dpi=RESOLUTION, metadata={"Software": None})
-    return packed.getvalue()
+    return figure_bytes(figure, "png", RESOLUTION)
 
 
 def page(report: Report, results: Results, facts: Mapping[str, str], pictures: Mapping[str, bytes]) -> str:
@@ -138,56 +144,29 @@ def page(report: Report, results: Results, facts: Mapping[str, str], pictures: M
     made = _tables(report, results)
     main = [table for table in made if report.is_main(table)]
     rest = [table for table in [*made, report.times(results)] if table not in main]
-    items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>Chains of operators: benchmark</title><style>{CSS}{_EXTRA}</style></head><body><main>",
-            "<header><p>Chains of operators around frozen in-context operator networks</p>"
-            f"<h1>{escape(report.heading, quote=False)}</h1></header>",
-            f"<dl>{items}</dl>",
-            f"<p>{escape(report.intro, quote=False)}</p>",
-            *map(_table_part, main),
-            _figures_part(pictures, report.captions),
-            *map(_table_part, rest),
-            "</main></body></html>\n",
-        ]
-    )
+    figures = [wide_figure(data, report.captions[name], captioned=True) for name, data in pictures.items()]
+    parts = [
+        facts_list(facts),
+        f"<p>{escape(report.intro, quote=False)}</p>",
+        *map(_table_part, main),
+        section("Figures", "\n".join(["", *figures, ""])),
+        *map(_table_part, rest),
+    ]
+    lead = "Chains of operators around frozen in-context operator networks"
+    heading = escape(report.heading, quote=False)
+    return document("Chains of operators: benchmark", lead, heading, parts, style=_EXTRA)
 
 
 def _table_part(table: Table) -> str:
     """A table with its heading; `code` in its cells is set as code."""
-    title, said = table.title, table.note
 
     def words(cell: str) -> str:
         return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(cell, quote=False))
 
-    cells = "".join(f'<th scope="col">{words(cell)}</th>' for cell in table.head)
-    body = "".join(
-        "<tr>" + "".join(f"<td{_wide(cell)}>{words(cell)}</td>" for cell in row) + "</tr>"
-        for row in table.rows
-    )
-    return (
-        f"<section><h2>{words(title)}</h2>{f'<p>{words(said)}</p>' if said else ''}"
-        f'<div class="numbers" tabindex="0" role="region" aria-label="{escape(title)}"><table><thead>'
-        f"<tr>{cells}</tr></thead><tbody>{body}</tbody></table></div></section>"
-    )
-
-
-def _figures_part(pictures: Mapping[str, bytes], captions: Mapping[str, str]) -> str:
-    """All pictures inside the page, each with its caption."""
-    parts = ["<section><h2>Figures</h2>"]
-    for name, data in pictures.items():
-        encoded = base64.b64encode(data).decode("ascii")
-        caption = escape(captions[name])
-        parts.append(
-            f'<figure class="wide"><img class="plot" alt="{caption}" src="data:image/png;base64,{encoded}">'
-            f"<figcaption>{caption}</figcaption></figure>"
-        )
-    return "\n".join([*parts, "</section>"])
+    rows = (table_row((words(cell), "long" if len(cell) > 40 else "") for cell in row) for row in table.rows)
+    head = [words(cell) for cell in table.head]
+    numbers = scroll_region(html_table(head, rows), table.title, "numbers")
+    return section(words(table.title), numbers, words(table.note))
 
 
 _EXTRA = """
@@ -201,8 +180,4 @@ _EXTRA = """
 """
 
 
-def _wide(cell: str) -> str:
-    return ' class="long"' if len(cell) > 40 else ""
-
-
-__all__ = ["Report", "environment", "markdown", "page", "png", "results_json", "write"]
+__all__ = ["Report", "environment", "markdown", "page", "png", "results_json", "write_results"]

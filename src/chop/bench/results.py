@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from chop import metrics
 from chop.bench.methods import RAW
-from chop.bench.store import Record, Store
+from chop.bench.store import Store
 from chop.bench.suite import Suite
+from chop.storage.schema import Record
 
 Array = NDArray[np.float64]
 

@@ -8,11 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from chop.bench.store import Record, Store
+from chop.bench.store import Store
 from chop.bench.suite import Evaluate, Piece, Setting, Suite, missing_pieces
 from chop.core.errors import BenchError
 from chop.runs.pool import Lost, Pool, Site, pool_named
 from chop.runs.progress import with_progress
+from chop.storage.schema import Record
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class _MakeWork:
         return lambda piece: self.evaluate(piece, self.setting)
 
 
-def run(bench: Run, show: Callable[[str], None] | None = None, bar: bool = False) -> Setting:
+def run_benchmark(bench: Run, show: Callable[[str], None] | None = None, bar: bool = False) -> Setting:
     """Do all that is missing. Can be stopped at any moment; the same call continues."""
     from chop import __version__
 
@@ -77,4 +78,4 @@ def _finished(pool: Pool, pieces: list[Piece], suite: Suite) -> Iterator[tuple[P
             yield pieces[number], outcome
 
 
-__all__ = ["Run", "run"]
+__all__ = ["Run", "run_benchmark"]

@@ -2,7 +2,7 @@
 
 The first line says what the folder is about (version, seed), some which networks and data were used and what
 was asked; each further one holds what one method made of one question or of a few. What the lines of a suite
-look like is its `Layout`. A damaged line is told about and measured again.
+look like is its `LineLayout`. A damaged line is told about and measured again.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chop.core.errors import BenchError
-from chop.storage.log import AppendLog, OwnsLog
-from chop.storage.schema import Shape, integer, list_of, mismatch, text
+from chop.storage.log import OwnsLog
+from chop.storage.schema import Record, Shape, checked_record, integer, list_of, present_part, string
 
 if TYPE_CHECKING:
-    from chop.bench.suite import Entry
+    from chop.bench.suite import SuiteEntry
 
 FILE = "cases.jsonl"
 SAME_NUMBERS = frozenset({"0.1.0"})
 """Versions that compute the same numbers: each continues what another began. A release is added here if no
 number changed since the others; if one did, it stands here alone."""
 
-Record = dict[str, Any]
 Questions = range | tuple[int, ...]
 """By their numbers; a range costs nothing, whatever a file says."""
 Key = tuple[str, str, Questions]
@@ -43,6 +42,10 @@ class About:
     def __str__(self) -> str:
         year = "" if self.year is None else f", questions in {self.year}"
         return f"version {self.version}, seed {self.seed}{year}"
+
+    def fields(self, layout: LineLayout) -> Record:
+        """As a first line holds them."""
+        return {name: getattr(self, name) for name in layout.head}
 
     def may_continue(self, begun: About) -> bool:
         """Whether results can be added to what was begun."""
@@ -69,7 +72,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Layout:
+class LineLayout:
     """What the lines of a file hold: the names they have on disk, and the shapes they must have."""
 
     format: str
@@ -89,49 +92,41 @@ class Layout:
 
     @property
     def head(self) -> Shape:
-        return {"version": text, "seed": integer, **({"year": integer} if self.dated else {})}
+        """Of the first line."""
+        return {"version": string, "seed": integer, **({"year": integer} if self.dated else {})}
+
+    @property
+    def used_marker(self) -> str:
+        """The name that only lines which say what was used have."""
+        return next(iter(self.used.values()))
 
 
-_ASKED: Shape = {"asked": text, "every": integer, "hours": list_of(integer)}
-
-
-def _check_shape(content: Any, shape: Shape, what: str) -> None:
-    problem = mismatch(content, shape)
-    if problem:
-        raise BenchError(f"{what}: it has {problem}; use another folder")
+_LATER: Shape = {"version": string}
+_ASKED: Shape = {"asked": string, "every": integer, "hours": list_of(integer)}
 
 
 class Store(OwnsLog):
     """The results of one folder. ``about`` creates the folder or must fit it; None takes it as it is."""
 
-    def __init__(self, folder: str | Path, layout: Layout, about: About | None = None) -> None:
+    def __init__(self, folder: str | Path, layout: LineLayout, about: About | None = None) -> None:
         self.folder, self.layout = Path(folder), layout
         self.path = self.folder / FILE
         self.used: dict[tuple[str, str], Used] = {}
         """By kind ("network" or "data") and whose it is."""
         self.asked: dict[str, Asked] = {}
         """By region, as the last run asked."""
-        self.damaged = 0
         self._writer = None if about is None else about.version
         self._records: dict[Key, dict[tuple[int, ...], Record]] = {}
         self._sizes: dict[Any, int] = {}
-        if about is None and not self.path.exists():
-            raise BenchError(f"{self.folder} holds no benchmark ({FILE} is missing)")
-        self._lines = AppendLog(self.path, BenchError, writing=about is not None)
-        try:
-            self.about = self._load(about)
-        except BenchError:
-            self.close()
-            raise
+        head = None if about is None else {"format": layout.format, **about.fields(layout)}
+        with self._opened(self.path, BenchError, "benchmark", head) as log:
+            self.damaged = log.damaged
+            self.about = self._begun(log.contents[0], about)
+            for line, content in log.records(lambda content: ("result", self._shape_of(content)), after=1):
+                self._take(content, line)
 
-    def _load(self, wanted: About | None) -> About:
-        if not self._lines.contents:
-            if wanted is None:
-                raise BenchError(f"{self.path} is empty")
-            fields = {name: getattr(wanted, name) for name in self.layout.head}
-            self._lines.append([{"format": self.layout.format, **fields}])
-            return wanted
-        head, *rest = self._lines.contents
+    def _begun(self, head: Any, wanted: About | None) -> About:
+        """What the first line says, which must fit what is wanted."""
         odd = f"{self.path} does not begin like {self.layout.title}"
         if not isinstance(head, dict) or "format" not in head:
             raise BenchError(f"{odd}; use another folder")
@@ -140,35 +135,34 @@ class Store(OwnsLog):
                 f"{odd}: {self.folder} holds results of format {head['format']!r}, not "
                 f"{self.layout.format!r}; use another folder"
             )
-        _check_shape(head, self.layout.head, odd)
+        checked_record(head, self.layout.head, odd, BenchError)
         begun = About(**{name: head[name] for name in self.layout.head})
         if wanted is not None and not wanted.may_continue(begun):
             raise BenchError(f"{self.folder} holds results of {begun}; this is {wanted}: use another folder")
-        for line, content in enumerate(rest, start=2):
-            if content is None:
-                self.damaged += 1
-            else:
-                self._take(content, begun, f"{self.path}, line {line} is no result")
         return begun
 
-    def _take(self, content: Any, begun: About, what: str) -> None:
-        """One line of a file, checked."""
+    def _shape_of(self, content: Any) -> Shape:
+        if isinstance(content, dict) and self.layout.used_marker in content:
+            return {**dict.fromkeys(self.layout.used.values(), string), **present_part(content, _LATER)}
+        if isinstance(content, dict) and self.layout.dated and "asked" in content:
+            return _ASKED
+        return self.layout.measured(content)
+
+    def _take(self, content: Record, line: int) -> None:
+        """One line of the file, which has the shape it should have."""
         names = self.layout.used
-        marker = next(iter(names.values()))
-        if isinstance(content, dict) and marker in content:
-            _check_shape(content, dict.fromkeys(names.values(), text), what)
+        if self.layout.used_marker in content:
             kind = content[names["kind"]] if "kind" in names else "network"
-            version = content.get("version", begun.version)
+            version = content.get("version", self.about.version)
             used = Used(content[names["sha256"]], content[names["name"]], version)
             self.used[kind, content[names["whose"]]] = used
-        elif isinstance(content, dict) and self.layout.dated and "asked" in content:
-            _check_shape(content, _ASKED, what)
+        elif self.layout.dated and "asked" in content:
             self.asked[content["asked"]] = Asked(content["every"], tuple(content["hours"]))
-        else:
-            _check_shape(content, self.layout.measured(content), what)
-            if not self._fits(content):
-                raise BenchError(f"{what}: it does not fit the others; use another folder")
+        elif self._fits(content):
             self._keep(content)
+        else:
+            what = f"{self.path}, line {line} is no result"
+            raise BenchError(f"{what}: it does not fit the others; use another folder")
 
     def _fits(self, record: Record) -> bool:
         """Whether a record is about questions of its batch, and has the size of those of its kind."""
@@ -223,7 +217,7 @@ class Store(OwnsLog):
         found = self._records.get((condition, method, batch), ())
         return sum(map(len, found)) == len(batch)
 
-    def records(self, entry: Entry) -> list[Record] | None:
+    def records(self, entry: SuiteEntry) -> list[Record] | None:
         """All that is stored of an entry, in the order of its questions; None unless it is complete."""
         found: list[Record] = []
         name = entry.condition.name
@@ -240,4 +234,4 @@ class Store(OwnsLog):
         return tuple(dict.fromkeys(method for _, method, _ in self._records))
 
 
-__all__ = ["FILE", "SAME_NUMBERS", "About", "Asked", "Layout", "Questions", "Record", "Store", "Used"]
+__all__ = ["FILE", "SAME_NUMBERS", "About", "Asked", "LineLayout", "Questions", "Store", "Used"]

@@ -15,14 +15,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chop.bench.store import About, Layout, Questions, Record, Store
+from chop.bench.store import About, LineLayout, Questions, Store
 from chop.core.errors import BenchError
 from chop.core.text import parse
 from chop.icon.weights import bundled, find, load
 from chop.runs.fingerprint import of_network
+from chop.storage.schema import Record
 
 if TYPE_CHECKING:
-    from chop.bench.air_questions import Source
+    from chop.bench.air_questions import RegionSource
     from chop.bench.report import Report
 
 
@@ -50,7 +51,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Entry:
+class SuiteEntry:
     """One condition, one method, and the questions by their numbers."""
 
     condition: Condition
@@ -106,7 +107,7 @@ class Setting:
 
     networks: tuple[Network, ...]
     seed: int = 0
-    sources: tuple[Source, ...] = ()
+    sources: tuple[RegionSource, ...] = ()
     """Each region's data, where questions come from data."""
 
     def network(self, name: str) -> Any:
@@ -116,7 +117,7 @@ class Setting:
                 return _loaded(network)
         raise BenchError(f"no network was given for {name}")
 
-    def source(self, region: str) -> Source:
+    def source(self, region: str) -> RegionSource:
         """A region's questions."""
         return next(source for source in self.sources if source.region == region)
 
@@ -174,7 +175,7 @@ Evaluate = Callable[[Piece, Setting], list[Record]]
 class Suite(ABC):
     """What is asked for, and what is special about measuring it."""
 
-    layout: Layout
+    layout: LineLayout
     """Of the file in which results are kept."""
     programs: tuple[str, ...]
     """Texts of programs that are measured beside the others."""
@@ -188,10 +189,10 @@ class Suite(ABC):
         """The networks and data that are needed, each with its fingerprint."""
 
     @abstractmethod
-    def entries(self, store: Store) -> list[Entry]:
+    def entries(self, store: Store) -> list[SuiteEntry]:
         """What is to be measured, in the order of work, as far as it is known."""
 
-    def reported(self, store: Store) -> list[Entry]:
+    def reported(self, store: Store) -> list[SuiteEntry]:
         """What is told if it is finished."""
         return self.entries(store)
 
@@ -231,7 +232,7 @@ class Suite(ABC):
 
 def missing_pieces(suite: Suite, store: Store) -> list[Piece]:
     """What can be done now, in batches of fixed size."""
-    shared: dict[tuple[Hashable, Questions], list[tuple[int, Entry, bool]]] = {}
+    shared: dict[tuple[Hashable, Questions], list[tuple[int, SuiteEntry, bool]]] = {}
     for entry in suite.entries(store):
         for number, batch in enumerate(entry.batches()):
             own = (entry.condition.name, entry.method, entry.group)
@@ -253,6 +254,14 @@ def missing_pieces(suite: Suite, store: Store) -> list[Piece]:
 
 
 __all__ = [
-    "Condition", "Entry", "Network", "Piece", "Setting", "Suite", "by_name", "find_networks",
-    "fingerprint_of_weights", "missing_pieces",
+    "Condition",
+    "Network",
+    "Piece",
+    "Setting",
+    "Suite",
+    "SuiteEntry",
+    "by_name",
+    "find_networks",
+    "fingerprint_of_weights",
+    "missing_pieces",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ bench_app = typer.Typer(
 )
 
 
-class Executor(StrEnum):
+class BenchExecutor(StrEnum):
     """Who does the work."""
 
     processes = "processes"
@@ -38,8 +38,8 @@ def _run_and_write(
     suite: Suite, out: Path, workers: int, executor: str, report_only: bool, draws: bool = True
 ) -> None:
     """Measure what is missing and write it down; ``draws``: a report alone has what its figures need."""
-    from chop.bench.report import write
-    from chop.bench.runner import Run, run
+    from chop.bench.report import write_results
+    from chop.bench.runner import Run, run_benchmark
 
     console = terminal()
     asked = Run(suite, out, workers, executor)
@@ -47,12 +47,12 @@ def _run_and_write(
         setting = suite.setting(out) if draws else None
     else:
         try:
-            setting = run(asked, console.print, bar=console.is_terminal)
+            setting = run_benchmark(asked, console.print, bar=console.is_terminal)
         except KeyboardInterrupt:
             console.print(f"stopped; everything finished is in {out} and the same command continues")
             raise typer.Exit(130) from None
     with console.status("writing tables and figures"):
-        made = write(asked, setting)
+        made = write_results(asked, setting)
     for path in made:
         console.print(str(path))
 
@@ -83,7 +83,9 @@ def _command(suite: str, about: str) -> Callable[..., None]:
         out: _Out = Path("chop-bench"),
         seed: Annotated[int, typer.Option(min=0, help="Seed of the questions.")] = 0,
         workers: _Workers = 0,
-        executor: Annotated[Executor, typer.Option(help="Where the work is done.")] = Executor.processes,
+        executor: Annotated[
+            BenchExecutor, typer.Option(help="Where the work is done.")
+        ] = BenchExecutor.processes,
         finetuning: Annotated[
             bool, typer.Option("--finetuning", help="Also fine-tune the network on each prompt (slow).")
         ] = False,

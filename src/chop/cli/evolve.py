@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from chop.evolution.agents import Proposer
     from chop.evolution.chat import Chat
-    from chop.evolution.loop import State
+    from chop.evolution.search import SearchState
     from chop.evolution.task import Task
-
-EVERY = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
 
 
 class Judges(StrEnum):
@@ -69,10 +64,11 @@ def evolve(
     from chop.cli.terminal import console as terminal
     from chop.core.errors import EvolutionError
     from chop.evolution.chat import Chat
-    from chop.evolution.report import write
-    from chop.evolution.run import evolve as search
-    from chop.evolution.run import prepare
+    from chop.evolution.report import write_report
+    from chop.evolution.search import evolve as search
+    from chop.evolution.search import prepare_export
     from chop.evolution.tasks import load_task
+    from chop.runs.progress import COUNT, Progress, lasting_bar
 
     torch.set_num_threads(1)  # as the workers: more gain nothing at this size
     console = terminal()
@@ -81,7 +77,7 @@ def evolve(
         console.print(line, markup=False)
 
     if export is not None:
-        prepare(export, force)
+        prepare_export(export, force)
     with_models = "llm" in agents.split(",")
     if (llm_url or llm_model) and not with_models:
         raise EvolutionError(
@@ -96,22 +92,33 @@ def evolve(
             raise EvolutionError("language-model agents need an address: give --llm-url and --llm-model")
         chat = Chat(llm_url, llm_model, timeout=llm_timeout)
         proposers, guidance = _language_model(chat, llm_tokens, folder, loaded, say)
-    with _Progress(console, budget) as progress:
+
+    def say_progress(count: float, minutes: float | None, words: str) -> None:
+        left = "" if minutes is None else f"about {minutes:.0f} min left, "
+        say(f"{count:.0f} of {budget} candidates, {left}{words}")
+
+    bar = lasting_bar(COUNT) if console.is_terminal else None
+    with Progress(bar, budget, say=say_progress, start=None) as progress:
+
+        def watch(state: SearchState) -> None:
+            words = f"score {state.best.fitness:.3f}: {state.best.text[:60]}"
+            progress.update(len(state.candidates), words)
+
         try:
             found = search(
                 task, budget, out=folder, seed=seed, agents=agents, workers=workers, executor=executor.value,
-                proposers=proposers, guidance=guidance, watch=progress, show=say,
+                proposers=proposers, guidance=guidance, watch=watch, show=say,
             )  # fmt: skip
         except KeyboardInterrupt:
             say(f"stopped; everything judged is in {folder} and the same command continues")
             raise typer.Exit(130) from None
     with console.status("judging the winner on the validation set"):
-        page, findings = write(found)
+        page, winner = write_report(found)
     say(found.winner.text)
     if found.without_model:
         say("it never calls the model: the examples alone answer these questions better")
     say(f"score on the evolution set: {found.fitness:.3f} (error of {loaded.start} / its error)")
-    for score in findings.scores:
+    for score in winner.scores:
         if score.validation is not None:
             mean, less = score.validation.mean, score.validation.reduction
             say(f"validation error, {score.name}: {mean:.4g} (reduction {less:.1f} %)")
@@ -125,7 +132,7 @@ def _language_model(
     chat: Chat, tokens: int, folder: Path, task: Task, show: Callable[[str], None]
 ) -> tuple[dict[str, Proposer], str]:
     """The proposer behind ``llm`` agents, and what it is told at first."""
-    from chop.evolution.language import FIRST_GUIDANCE, Budget, LanguageModel
+    from chop.evolution.language_agents import FIRST_GUIDANCE, Budget, LanguageModel
     from chop.evolution.population import Candidate
 
     def explain(candidate: Candidate) -> str:
@@ -135,59 +142,6 @@ def _language_model(
 
     asked = LanguageModel(chat, folder, budget=Budget(tokens), explain=explain, show=show)
     return {"llm": asked}, FIRST_GUIDANCE
-
-
-class _Progress:
-    """A bar with the time left in a terminal, a line now and then elsewhere."""
-
-    def __init__(self, console: Any, budget: int) -> None:
-        self._console = console
-        self._budget = budget
-        self._bar: AbstractContextManager[Any] = _bar() if console.is_terminal else nullcontext()
-        self._shown: Any = None
-        self._row: Any = None
-        self._begun = self._said = time.monotonic()
-        self._first: int | None = None
-
-    def __enter__(self) -> _Progress:
-        self._shown = self._bar.__enter__()
-        if self._shown is not None:
-            self._row = self._shown.add_task("", total=self._budget)
-        return self
-
-    def __exit__(self, *about: Any) -> None:
-        self._bar.__exit__(*about)
-
-    def __call__(self, state: State) -> None:
-        count = len(state.candidates)
-        words = f"score {state.best.fitness:.3f}: {state.best.text[:60]}"
-        if self._shown is not None:
-            self._shown.update(self._row, completed=count, description=words)
-            return
-        now = time.monotonic()
-        if now - self._said >= EVERY:
-            self._said = now
-            self._first = count if self._first is None else self._first
-            gone = count - self._first
-            left = (
-                f"about {(now - self._begun) * (self._budget - count) / gone / 60:.0f} min left, "
-                if gone
-                else ""
-            )
-            self._console.print(f"{count} of {self._budget} candidates, {left}{words}", markup=False)
-
-
-def _bar() -> AbstractContextManager[Any]:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    return Progress(
-        TextColumn("{task.completed} of {task.total}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
 
 
 __all__ = ["evolve"]

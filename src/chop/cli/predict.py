@@ -90,13 +90,14 @@ def predict(
     import time
 
     from chop.cli.exit_codes import INCOMPLETE, STOPPED
-    from chop.cli.terminal import bar, print_json
+    from chop.cli.terminal import print_json
     from chop.core.errors import FileError
     from chop.files.answers import check_suffix
     from chop.files.choosing import choose_program
     from chop.files.kept import folder_for
     from chop.files.predicting import predict as answer
     from chop.files.questions import QuestionFile
+    from chop.runs.progress import passing_bar
     from chop.storage.atomic import check_writable
     from chop.storage.json_text import readable
 
@@ -106,13 +107,12 @@ def predict(
     chosen = choose_program(program)
     begun = time.monotonic()
     answered = 0
-    with QuestionFile(questions) as file, bar() as shown:
-        task = shown.add_task(readable(questions.name), total=len(file))
+    with QuestionFile(questions) as file, passing_bar(len(file), readable(questions.name)) as shown:
 
         def progress(done: int, total: int) -> None:
             nonlocal answered
             answered = done
-            shown.update(task, completed=done)
+            shown.update(done)
 
         try:
             summary = answer(

@@ -15,7 +15,6 @@ from chop.storage.json_text import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
 UNWRAPPED = 10_000
 """Columns of a terminal that is none."""
@@ -30,15 +29,6 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, width=None if measured else UNWRAPPED)
 
 
-def bar(*columns: Any) -> Progress:
-    """A progress bar on standard error that leaves nothing behind; silent where nobody looks."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    shown = console(stderr=True)
-    usual = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*(columns or usual), console=shown, transient=True, disable=not shown.is_terminal)
-
-
 def print_json(content: Mapping[str, Any] | list[Any]) -> None:
     """One JSON value on standard output, and nothing else there."""
     sys.stdout.write(json_text(content))
@@ -49,4 +39,4 @@ def examples(*lines: str) -> str:
     return "\n\n".join(("Examples:", *(f"  {line}" for line in lines)))
 
 
-__all__ = ["bar", "console", "examples", "print_json"]
+__all__ = ["console", "examples", "print_json"]

@@ -7,8 +7,8 @@ from chop.core.lazy import attach
 if TYPE_CHECKING:
     from chop.core.errors import EvolutionError
     from chop.evolution.chat import Chat
-    from chop.evolution.language import LanguageModel
-    from chop.evolution.run import Evolved, evolve
+    from chop.evolution.language_agents import LanguageModel
+    from chop.evolution.search import Evolved, evolve
     from chop.evolution.task import Limits, Task, relative_error
     from chop.evolution.tasks import TASKS, load_task
     from chop.problems.case import Case
@@ -23,8 +23,8 @@ __getattr__, __dir__ = attach(
     {
         "chop.core.errors": ("EvolutionError",),
         "chop.evolution.chat": ("Chat",),
-        "chop.evolution.language": ("LanguageModel",),
-        "chop.evolution.run": ("Evolved", "evolve"),
+        "chop.evolution.language_agents": ("LanguageModel",),
+        "chop.evolution.search": ("Evolved", "evolve"),
         "chop.evolution.task": ("Limits", "Task", "relative_error"),
         "chop.evolution.tasks": ("TASKS", "load_task"),
         "chop.problems.case": ("Case",),

@@ -1,22 +1,21 @@
 """Agents: ways to propose programs, each with guidance of its own and a rating.
 
-The built-in kinds differ in nothing but the guidance they begin with. A kind is a name in `KINDS`; an agent
+The built-in kinds differ in nothing but the strategy they begin with. A kind is a name in `KINDS`; an agent
 is a value, and so is every revision of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from chop.core.errors import EvolutionError
-from chop.evolution import elo, growth
-from chop.evolution.guidance import Guidance, Trial, only, revised
-from chop.evolution.moves import MOVE_TABLE, Made, Scene, introduced
-from chop.evolution.population import Candidate
+from chop.evolution.generation import Strategy, Trial, adapted, move_shares
+from chop.evolution.moves import MOVES, Moves, Offspring
+from chop.evolution.population import INITIAL_RATING, Candidate
 from chop.evolution.space import Space
 
 TRIES = 40
@@ -24,14 +23,22 @@ TRIES = 40
 REVISE_AFTER = 12
 """Trials after which a winner has learnt enough to be revised."""
 
-KINDS: Mapping[str, Guidance] = MappingProxyType(
+
+def mostly(**weights: float) -> Strategy:
+    """A strategy that makes some moves, each as often as said, and every other rarely."""
+    unknown = set(weights) - set(MOVES)
+    assert not unknown, unknown
+    return Strategy(move_shares({name: weights.get(name, 0.0) for name in MOVES}))
+
+
+KINDS: Mapping[str, Strategy] = MappingProxyType(
     {
-        "explorer": only(grow=2, insert=4, replace=2, cross=1),
-        "mutator": only(insert=3, delete=1, replace=3, set=3),
-        "breeder": only(cross=4, join=3, insert=1, tune=1),
-        "validator": only(wrap=5, set=2, insert=1, replace=1),
-        "simplifier": only(simplify=4, delete=3, set=1, replace=1),
-        "tuner": only(tune=5, set=3, simplify=1),
+        "explorer": mostly(grow=2, insert=4, replace=2, cross=1),
+        "mutator": mostly(insert=3, delete=1, replace=3, set=3),
+        "breeder": mostly(cross=4, join=3, insert=1, tune=1),
+        "validator": mostly(wrap=5, set=2, insert=1, replace=1),
+        "simplifier": mostly(simplify=4, delete=3, set=1, replace=1),
+        "tuner": mostly(tune=5, set=3, simplify=1),
     }
 )
 """The built-in agents and what they begin with."""
@@ -47,24 +54,26 @@ class Agent:
 
     number: int
     kind: str
-    guidance: Guidance | str
-    rating: float = elo.START
+    guidance: Strategy | str
+    """a strategy, or the words of a language model"""
+    rating: float = INITIAL_RATING
     parent: int | None = None
     trials: tuple[Trial, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        said = self.guidance if isinstance(self.guidance, str) else self.guidance.to_json()
-        return {"agent": self.number, "kind": self.kind, "parent": self.parent, "guidance": said}
+        guidance = self.guidance if isinstance(self.guidance, str) else self.guidance.to_json()
+        return {"agent": self.number, "kind": self.kind, "parent": self.parent, "guidance": guidance}
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A program to be judged and where it comes from."""
+    """A program to be judged and where it comes from; agent 0 is nobody in particular."""
 
     text: str
     move: str
     parents: tuple[int, ...] = ()
     new_operators: tuple[str, ...] = ()
+    agent: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,76 +90,62 @@ class Brief:
 
 
 @dataclass(frozen=True)
-class Said:
+class Proposals:
     """An agent's answer. ``guidance`` is new guidance in its own words; ``notes`` go to the journal."""
 
-    proposals: tuple[Proposal, ...]
+    programs: tuple[Proposal, ...]
     guidance: str | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Proposer(Protocol):
-    """How agents of a kind propose."""
-
-    def __call__(self, agent: Agent, brief: Brief, /) -> Said:
-        """At most ``brief.count`` proposals that are not taken."""
-        ...
+Proposer = Callable[[Agent, Brief], Proposals]
+"""How agents of a kind propose: at most ``brief.count`` programs that are not taken."""
 
 
-def built_in(agent: Agent, brief: Brief) -> Said:
-    """Moves on the references, as the guidance says. The same brief gives the same answer."""
-    assert isinstance(agent.guidance, Guidance)
-    scene = Scene(brief.references, brief.known, brief.space, agent.guidance, brief.random)
+def propose_by_moves(agent: Agent, brief: Brief) -> Proposals:
+    """Moves on the references, as the strategy says. The same brief gives the same answer."""
+    strategy, random = agent.guidance, brief.random
+    assert isinstance(strategy, Strategy)
+    moves = Moves(brief.space, strategy, random, brief.references, brief.known)
+    largest = min(RANDOM_SIZE, brief.space.limits.size)
     found: dict[str, Proposal] = {}
     for _ in range(TRIES * brief.count):
         if len(found) == brief.count:
             break
-        name = RANDOM if agent.kind == RANDOM else agent.guidance.move(brief.random)
-        made = _anything(scene) if name == RANDOM else MOVE_TABLE[name](scene)
+        made: Offspring | None
+        if agent.kind == RANDOM:
+            name, made = RANDOM, Offspring(moves.program(random.randint(1, largest)))
+        else:
+            name = random.choices(tuple(strategy.moves), tuple(strategy.moves.values()))[0]
+            made = MOVES[name](moves)
         if made is None or not brief.space.admits(made.program):
             continue
         text = str(made.program)
         if text not in brief.taken and text not in found:
-            found[text] = Proposal(text, name, made.parents, introduced(made, brief.references))
-    return Said(tuple(found.values()))
+            new = made.new_operators(brief.references)
+            found[text] = Proposal(text, name, made.parents, new, agent.number)
+    return Proposals(tuple(found.values()))
 
 
-def _anything(scene: Scene) -> Made:
-    size = scene.random.randint(1, min(RANDOM_SIZE, scene.space.limits.size))
-    return Made(growth.grown(scene.random, scene.space, scene.guidance, size), ())
-
-
-def looked_back(agent: Agent, trials: Sequence[Trial]) -> Agent:
-    """The agent with what came of its proposals."""
-    return replace(agent, trials=(*agent.trials, *trials))
-
-
-def child_of(agent: Agent, number: int, said: Said | None) -> Agent | None:
-    """A revision of an agent that won: by its record, or in its own words; None if there is nothing new."""
+def revised_agent(agent: Agent, number: int, answer: Proposals | None) -> Agent | None:
+    """A child of an agent that won, its guidance revised by its record or in its own words; None if there
+    is nothing new."""
     if isinstance(agent.guidance, str):
-        if said is None or not said.guidance or said.guidance == agent.guidance:
+        if answer is None or not answer.guidance or answer.guidance == agent.guidance:
             return None
-        return Agent(number, agent.kind, said.guidance, parent=agent.number)
+        return Agent(number, agent.kind, answer.guidance, parent=agent.number)
     if agent.kind == RANDOM or len(agent.trials) < REVISE_AFTER:
         return None
-    return Agent(number, agent.kind, revised(agent.guidance, agent.trials), parent=agent.number)
+    return Agent(number, agent.kind, adapted(agent.guidance, agent.trials), parent=agent.number)
 
 
-def ensemble(kinds: Sequence[str], guidance_text: str = "") -> list[Agent]:
+def initial_agents(kinds: Sequence[str], guidance: str = "") -> list[Agent]:
     """The agents an evolution begins with; ``builtin`` stands for one of every built-in kind."""
     names = [name for kind in kinds for name in (KINDS if kind == "builtin" else (kind,))]
-    allowed = (*KINDS, RANDOM, LANGUAGE_MODEL)
-    unknown = [name for name in names if name not in allowed]
+    begin: dict[str, Strategy | str] = {**KINDS, RANDOM: mostly(grow=1), LANGUAGE_MODEL: guidance}
+    unknown = [name for name in names if name not in begin]
     if unknown or not names:
         raise EvolutionError(
-            f"there is no agent {', '.join(unknown) or '(none given)'}; "
-            f"known are builtin, {', '.join(allowed)}"
+            f"there is no agent {', '.join(unknown) or '(none given)'}; known are builtin, {', '.join(begin)}"
         )
-    begin: dict[str, Guidance | str] = {**KINDS, RANDOM: only(grow=1), LANGUAGE_MODEL: guidance_text}
     return [Agent(number, name, begin[name]) for number, name in enumerate(names, start=1)]
-
-
-__all__ = [
-    "KINDS", "LANGUAGE_MODEL", "RANDOM", "Agent", "Brief", "Proposal", "Proposer", "Said", "built_in",
-    "child_of", "ensemble", "looked_back",
-]  # fmt: skip

@@ -8,29 +8,34 @@ number of attempts are limited.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import html
 import http.client
 import json
 import os
 import random
 import socket
 import ssl
+import string
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from dataclasses import KW_ONLY, dataclass
+from itertools import groupby
+from urllib.parse import quote, urlsplit
 
 from chop.core.errors import EvolutionError
-from chop.evolution.secrets import Secret
 
-KEYS = ("CHOP_LLM_KEY", "OPENAI_API_KEY")
+KEY_VARIABLES = ("CHOP_LLM_KEY", "OPENAI_API_KEY")
 """Environment variables that may hold the key; the first that is set counts. A local server needs none."""
-MAX_ANSWER = 256 * 1024
+MAX_ANSWER_BYTES = 256 * 1024
 """Bytes of an answer that are read; a longer one is refused."""
-
-SHOWN = 200
+SHOWN_OF_REFUSAL = 200
 """Characters of a refusal that are passed on."""
+SECRET_RUN = 6
+"""Characters of the key in a row that may not be seen."""
+SECRET_MARK = "[key]"
 
 Message = Mapping[str, str]
 
@@ -55,37 +60,33 @@ class Reply:
     tokens: int
 
 
+@dataclass(eq=False)
 class Chat:
     """A language model at an address. ``url`` is the base, such as ``http://localhost:8080/v1``."""
 
-    def __init__(
-        self,
-        url: str,
-        model: str,
-        *,
-        timeout: float = 120.0,
-        attempts: int = 4,
-        max_tokens: int = 1024,
-        temperature: float = 0.8,
-        patience: float = 60.0,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._parts = urlsplit(url)
-        if self._parts.scheme not in ("http", "https") or not self._parts.hostname:
+    url: str
+    model: str
+    _: KW_ONLY
+    timeout: float = 120.0
+    attempts: int = 4
+    max_tokens: int = 1024
+    temperature: float = 0.8
+    patience: float = 60.0
+    """seconds to wait before another attempt, at most"""
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise EvolutionError("the address of a language model must look like https://host/v1")
-        if self._parts.username or self._parts.password or self._parts.query:
+        if parts.username or parts.password or parts.query:
             raise EvolutionError(
-                f"the address of a language model must hold no key; set the environment variable {KEYS[0]}"
+                "the address of a language model must hold no key; set the environment variable "
+                f"{KEY_VARIABLES[0]}"
             )
-        self.model = model
-        self.host = self._parts.hostname
-        self._timeout = timeout
-        self._attempts = attempts
-        self._max_tokens = max_tokens
-        self._temperature = temperature
-        self._patience = patience
-        self._sleep = sleep
-        self._key = next((os.environ[name] for name in KEYS if os.environ.get(name)), "")
+        self._address = parts
+        self.host = parts.hostname
+        self._key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), "")
         if not self._key.isascii() or any(character.isspace() for character in self._key):
             raise EvolutionError("the key in the environment is not one: it has spaces or odd characters")
         self._secret = Secret(self._key)
@@ -97,12 +98,12 @@ class Chat:
     def _shown(self, text: str) -> str:
         """The beginning of what a server or the system says, fit for a terminal."""
         words = "".join(letter if letter.isprintable() else " " for letter in self.clean(text))
-        return words[:SHOWN].strip()
+        return words[:SHOWN_OF_REFUSAL].strip()
 
     def ask(self, messages: Sequence[Message]) -> Reply:
         """The answer, after as many attempts as are allowed; waits longer after each failure."""
         problem = ""
-        for attempt in range(self._attempts):
+        for attempt in range(self.attempts):
             try:
                 return self._once(messages)
             except _TryAgainError as error:
@@ -111,8 +112,8 @@ class Chat:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 problem = f"{type(error).__name__}: {error}"
                 wait = 2.0**attempt * random.uniform(0.5, 1.0)
-            if attempt + 1 < self._attempts:
-                self._sleep(min(wait, self._patience))
+            if attempt + 1 < self.attempts:
+                self.sleep(min(wait, self.patience))
         raise ChatError(f"the language model at {self.host} did not answer: {self._shown(problem)}") from None
 
     def _once(self, messages: Sequence[Message]) -> Reply:
@@ -120,8 +121,8 @@ class Chat:
             {
                 "model": self.model,
                 "messages": [dict(message) for message in messages],
-                "max_tokens": self._max_tokens,
-                "temperature": self._temperature,
+                "max_tokens": self.max_tokens,
+                "temperature": self.temperature,
             }
         ).encode()
         status, retry_after, answer = self._post(body)
@@ -141,7 +142,7 @@ class Chat:
         try:
             connection.connect()
             # A server may drip one byte a second and never run into a socket's own time-out.
-            stop = threading.Timer(self._timeout, _cut, [connection.sock, late])
+            stop = threading.Timer(self.timeout, _cut, [connection.sock, late])
             stop.daemon = True
             stop.start()
             try:
@@ -150,7 +151,7 @@ class Chat:
                 stop.cancel()
         except (OSError, http.client.HTTPException) as error:
             if late.is_set() or isinstance(error, TimeoutError):
-                raise _TryAgainError(f"no answer within {self._timeout:g} s") from None
+                raise _TryAgainError(f"no answer within {self.timeout:g} s") from None
             raise
         finally:
             connection.close()
@@ -158,22 +159,22 @@ class Chat:
     def _exchanged(
         self, connection: http.client.HTTPConnection, body: bytes, headers: Message, late: threading.Event
     ) -> tuple[int, str | None, bytes]:
-        path = f"{self._parts.path.rstrip('/')}/chat/completions"
+        path = f"{self._address.path.rstrip('/')}/chat/completions"
         connection.request("POST", path, body, dict(headers))
         response = connection.getresponse()
-        answer = response.read(MAX_ANSWER + 1)
+        answer = response.read(MAX_ANSWER_BYTES + 1)
         if late.is_set():  # what was read may end anywhere
             raise TimeoutError
-        if len(answer) > MAX_ANSWER:
-            raise ChatError(f"the language model at {self.host} answers more than {MAX_ANSWER} bytes")
+        if len(answer) > MAX_ANSWER_BYTES:
+            raise ChatError(f"the language model at {self.host} answers more than {MAX_ANSWER_BYTES} bytes")
         return response.status, response.getheader("Retry-After"), answer
 
     def _connection(self) -> http.client.HTTPConnection:
-        if self._parts.scheme == "https":
+        if self._address.scheme == "https":
             return http.client.HTTPSConnection(
-                self.host, self._parts.port, timeout=self._timeout, context=ssl.create_default_context()
+                self.host, self._address.port, timeout=self.timeout, context=ssl.create_default_context()
             )
-        return http.client.HTTPConnection(self.host, self._parts.port, timeout=self._timeout)
+        return http.client.HTTPConnection(self.host, self._address.port, timeout=self.timeout)
 
 
 def _cut(sock: socket.socket, late: threading.Event) -> None:
@@ -207,4 +208,61 @@ def _reply(answer: bytes) -> Reply:
     return Reply(text, int(tokens or 0) if counted else len(answer) // 3)
 
 
-__all__ = ["KEYS", "MAX_ANSWER", "Chat", "ChatError", "Message", "Reply"]
+# The key.
+
+_SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)  # keeps the length, unlike str.lower
+
+
+class Secret:
+    """A key that must not be seen, taken out of texts before anything else is done with them.
+
+    Every run of six or more characters of the key goes, so that what is left of an echo that somebody cut
+    or masked is of no use; and so do the forms in which a server may hand it back: escaped for addresses,
+    JSON or HTML, in base64 or in hexadecimal digits, in small or capital letters. There may be no key.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._short = key if len(key) < SECRET_RUN else ""
+        self._runs = {
+            SECRET_RUN: _runs(_written_forms(key), SECRET_RUN),
+            2 * SECRET_RUN: _runs([key.encode().hex()], 2 * SECRET_RUN),  # two digits a character
+        }
+
+    def removed(self, text: str) -> str:
+        """The text without the key."""
+        if self._short:
+            return text.replace(self._short, SECRET_MARK)
+        while any(hidden := self._hidden(text)):
+            # Again, since the mark may make a run with what is beside it; a run is longer than the mark.
+            text = _marked(text, hidden)
+        return text
+
+    def _hidden(self, text: str) -> bytearray:
+        """For each character, whether it belongs to a run of the key."""
+        small, hidden = text.translate(_SMALL), bytearray(len(text))
+        for width, runs in self._runs.items():
+            for i in range(len(small) - width + 1):
+                if small[i : i + width] in runs:
+                    hidden[i : i + width] = b"\x01" * width
+        return hidden
+
+
+def _written_forms(key: str) -> list[str]:
+    """The key as it may be written; base64 depends on what stands before it, in three ways."""
+    coded = [base64.b64encode(b"\0" * shift + key.encode())[-(-4 * shift // 3) :] for shift in range(3)]
+    texts = [form.rstrip(b"=")[: len(form.rstrip(b"=")) - 1].decode() for form in coded]
+    return [
+        key, quote(key), quote(key, safe=""), html.escape(key), json.dumps(key)[1:-1],
+        key.replace("/", "\\/"), *texts, *(text.translate(str.maketrans("+/", "-_")) for text in texts),
+    ]  # fmt: skip
+
+
+def _runs(forms: list[str], width: int) -> frozenset[str]:
+    small = [form.translate(_SMALL) for form in forms]
+    return frozenset(form[i : i + width] for form in small for i in range(len(form) - width + 1))
+
+
+def _marked(text: str, hidden: bytearray) -> str:
+    """Runs of hidden characters replaced by one mark each."""
+    runs = groupby(zip(text, hidden, strict=True), key=lambda pair: pair[1])
+    return "".join(SECRET_MARK if inside else "".join(c for c, _ in run) for inside, run in runs)

@@ -1,16 +1,16 @@
-"""Candidates, an explicit order among them, and the few that are worth building on."""
+"""Candidates with an explicit order among them, the few that are worth building on, and Elo ratings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
 from chop.core.program import Program
 from chop.core.text import parse
-from chop.evolution.trees import shape_of
+from chop.evolution.space import structure_of
 
 Status = Literal["done", "stopped", "failed"]
 """Judged on every question; given up as hopeless on some of them; without a usable answer."""
@@ -24,12 +24,17 @@ Meant to break ties. Where all gains are of a few per cent it does more: it then
 """
 
 CAPACITY = 32
-OF_ONE_SHAPE = 3
+OF_ONE_STRUCTURE = 3
 """Programs that differ only in their numbers, at most, so that one well-tuned idea does not crowd out all."""
 SAME = 1e-6
 """Relative difference of errors below which two programs do the same thing."""
 DECAY = 0.88
 """Rank-based sampling: each rank is so much less likely than the one before."""
+
+INITIAL_RATING = 1500.0
+RATING_STEP = 32.0
+"""The factor K of Elo's rule."""
+RATING_SCALE = 400.0
 
 
 @dataclass(frozen=True)
@@ -84,22 +89,22 @@ class Candidate:
         return parse(self.text)
 
 
-def alike(one: Sequence[float], other: Sequence[float]) -> bool:
+def err_alike(one: Sequence[float], other: Sequence[float]) -> bool:
     """Whether two programs err alike on every question that both were asked."""
     return all(abs(a - b) <= SAME * max(abs(a), abs(b)) for a, b in zip(one, other, strict=False))
 
 
 def survivors(candidates: Sequence[Candidate], capacity: int = CAPACITY) -> list[Candidate]:
-    """The best finished candidates, best first, without doubles and without one shape taking over."""
+    """The best finished candidates, best first, without doubles and without one structure taking over."""
     kept: list[Candidate] = []
-    shapes: dict[str, int] = {}
+    structures: dict[str, int] = {}
     for candidate in sorted((c for c in candidates if c.status == "done"), key=lambda c: c.rank):
-        shape = shape_of(candidate.text)
-        if shapes.get(shape, 0) >= OF_ONE_SHAPE or any(
-            alike(candidate.errors, other.errors) for other in kept
+        structure = structure_of(candidate.text)
+        if structures.get(structure, 0) >= OF_ONE_STRUCTURE or any(
+            err_alike(candidate.errors, other.errors) for other in kept
         ):
             continue
-        shapes[shape] = shapes.get(shape, 0) + 1
+        structures[structure] = structures.get(structure, 0) + 1
         kept.append(candidate)
         if len(kept) == capacity:
             break
@@ -108,13 +113,40 @@ def survivors(candidates: Sequence[Candidate], capacity: int = CAPACITY) -> list
 
 def sample_by_rank(ranked: Sequence[Candidate], count: int, random: Random) -> list[Candidate]:
     """Several different ones, the likelier the better they are, best first."""
-    rest = list(enumerate(ranked))
-    chosen: list[tuple[int, Candidate]] = []
+    return [ranked[i] for i in _sample([DECAY**rank for rank in range(len(ranked))], count, random)]
+
+
+def sample_by_rating(ratings: Mapping[int, float], count: int, random: Random) -> list[int]:
+    """Several different runners; odds between two are those with which one beats the other."""
+    numbers = sorted(ratings)
+    best = max(ratings.values(), default=0.0)
+    weights = [math.pow(10.0, (ratings[number] - best) / RATING_SCALE) for number in numbers]
+    return [numbers[i] for i in _sample(weights, count, random)]
+
+
+def _sample(weights: Sequence[float], count: int, random: Random) -> list[int]:
+    """Several different places in proportion to their weights, in order."""
+    rest = list(range(len(weights)))
+    chosen: list[int] = []
     while rest and len(chosen) < count:
-        pick = random.choices(rest, [DECAY**rank for rank, _ in rest])[0]
+        pick = random.choices(rest, [weights[i] for i in rest])[0]
         rest.remove(pick)
         chosen.append(pick)
-    return [candidate for _, candidate in sorted(chosen, key=lambda pair: pair[0])]
+    return sorted(chosen)
 
 
-__all__ = ["CAPACITY", "Candidate", "Status", "alike", "sample_by_rank", "survivors"]
+def updated_ratings(ratings: Mapping[int, float], places: Mapping[int, int]) -> dict[int, float]:
+    """Elo ratings after a race in which the runners took some places (1 is best, equal places are draws).
+
+    Everybody is compared with everybody else. All pairs are settled at once, from the ratings before the
+    race. The sum of ratings does not change.
+    """
+    after = dict(ratings)
+    for one, place in places.items():
+        for other, rival in places.items():
+            if one != other:
+                score = 1.0 if place < rival else 0.5 if place == rival else 0.0
+                lead = ratings[other] - ratings[one]
+                expected = 1.0 / (1.0 + math.pow(10.0, lead / RATING_SCALE))
+                after[one] += RATING_STEP * (score - expected)
+    return after

@@ -1,9 +1,16 @@
-"""The space that is searched: which operators suit a task's prompts, and which programs are small enough."""
+"""The space that is searched: which operators suit a task's prompts, which programs are small enough, and
+programs as trees, with copies in which one part is changed.
+
+A path leads from a program to one of its parts: field names, with an index where a field holds several
+programs. Nothing here knows a particular operator.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,18 +20,125 @@ from chop.core.errors import ChopError
 from chop.core.parameters import Operator, Param
 from chop.core.program import Icon, Program, Projection, Transform, pipe
 from chop.core.prompt import Prompt
-from chop.core.text import MAX_CHARACTERS, registry
+from chop.core.text import MAX_CHARACTERS, parse, registry
 from chop.evolution.task import Limits, Task
-from chop.evolution.trees import inner_programs
 
-SLOTS = ("program", "programs")
+TreePath = tuple[tuple[str, int | None], ...]
+
+# The parameters of operators.
+
+
+def program_parameters(operator: type[Operator]) -> dict[str, Param]:
+    """The parameters that take programs."""
+    return {key: param for key, param in operator.params().items() if _takes_programs(param)}
+
+
+def value_parameters(operator: type[Operator]) -> dict[str, Param]:
+    """The parameters that take values."""
+    return {key: param for key, param in operator.params().items() if not _takes_programs(param)}
+
+
+def _takes_programs(param: Param) -> bool:
+    return param.kind in ("program", "programs")
+
+
+def _all_choices(param: Param) -> tuple[Any, ...]:
+    """The values of a choice or a flag; empty for numbers."""
+    return (False, True) if param.kind == "flag" else param.options
+
+
+# Programs as trees.
+
+
+def _walk(root: Operator, path: TreePath = ()) -> Iterator[tuple[TreePath, Operator]]:
+    """Every operator with its path, the whole first, in the order in which they are written."""
+    yield path, root
+    for field in dataclasses.fields(root):
+        value = getattr(root, field.name)
+        if isinstance(value, Operator):
+            yield from _walk(value, (*path, (field.name, None)))
+        elif isinstance(value, tuple):
+            for index, part in enumerate(value):
+                if isinstance(part, Operator):
+                    yield from _walk(part, (*path, (field.name, index)))
+
+
+def as_program(made: object) -> Program:
+    """What is known to be a program."""
+    assert isinstance(made, Program)
+    return made
+
+
+def subprograms(root: Program) -> list[tuple[TreePath, Program]]:
+    """Every part that answers prompts, the whole first."""
+    return [(path, part) for path, part in _walk(root) if isinstance(part, Program)]
+
+
+def named_operators(root: Program) -> list[tuple[TreePath, Operator]]:
+    """Every operator that has a name (a pipe has none)."""
+    return [(path, part) for path, part in _walk(root) if part.name]
+
+
+def inner_programs(node: Operator) -> list[Program]:
+    """The programs directly inside one."""
+    return [part for path, part in _walk(node) if len(path) == 1 and isinstance(part, Program)]
+
+
+def operator_at(root: Operator, path: TreePath) -> Operator:
+    """The operator a path leads to."""
+    for name, index in path:
+        root = getattr(root, name) if index is None else getattr(root, name)[index]
+    return root
+
+
+def replace_at(root: Program, path: TreePath, new: Operator) -> Program:
+    """A copy in which another operator stands at the path."""
+    for end in reversed(range(len(path))):
+        parent, (name, index) = operator_at(root, path[:end]), path[end]
+        before = getattr(parent, name)
+        after = new if index is None else (*before[:index], new, *before[index + 1 :])
+        new = dataclasses.replace(parent, **{name: after})
+    return as_program(new)
+
+
+def set_at(root: Program, path: TreePath, **values: Any) -> Program:
+    """A copy in which the operator at the path has other parameters."""
+    return replace_at(root, path, dataclasses.replace(operator_at(root, path), **values))
+
+
+def surround(part: Operator, inner: Program) -> Program:
+    """A transform before a program, or a projection after it."""
+    return as_program(pipe(part, inner) if isinstance(part, Transform) else pipe(inner, part))
+
+
+@lru_cache(maxsize=8192)
+def structure_of(text: str) -> str:
+    """The text of a program with every number at its smallest: what programs share that are tuned apart."""
+    root = parse(text)
+    for path, node in named_operators(root):
+        lowest = {
+            key: param.low
+            for key, param in node.params().items()
+            if param.kind == "number" and getattr(node, key) is not None
+        }
+        root = set_at(root, path, **lowest) if lowest else root
+    return str(root)
+
+
+def _has_twins(node: Operator) -> bool:
+    """Whether some mixture lists a member twice: that is another weighting at best, and a trial lost."""
+    inside = inner_programs(node)
+    return len(set(inside)) < len(inside) or any(map(_has_twins, node.parts()))
+
+
+# The space.
 
 
 @dataclass(frozen=True)
 class Space:
     """Operators that can run on a task's prompts, by what they are, and the limits of a program.
 
-    ``words`` holds the values of choices and flags that can run; what is not listed is free.
+    ``choices`` holds the values of choices and flags that can run; what is not listed is free.
     """
 
     leaves: tuple[type[Operator], ...]
@@ -32,7 +146,7 @@ class Space:
     projections: tuple[type[Operator], ...]
     branching: tuple[type[Operator], ...]
     """programs around programs: validators and averages"""
-    words: Mapping[tuple[str, str], tuple[Any, ...]]
+    choices: Mapping[tuple[str, str], tuple[Any, ...]]
     examples: int
     channels: int
     limits: Limits
@@ -41,16 +155,16 @@ class Space:
     def of(cls, task: Task) -> Space:
         """Try every registered operator on two prompts, with a model that always answers zero."""
         prompt = task.cases.prompt[:2]
-        words: dict[tuple[str, str], tuple[Any, ...]] = {}
+        choices: dict[tuple[str, str], tuple[Any, ...]] = {}
         wanted = [op for name, op in registry().items() if task.operators is None or name in task.operators]
-        usable = [op for op in wanted if _try(op, prompt, words)]
+        usable = [op for op in wanted if _is_usable(op, prompt, choices)]
         programs = [op for op in usable if issubclass(op, Program)]
         return cls(
-            leaves=tuple(op for op in programs if not slots(op)) or (Icon,),
+            leaves=tuple(op for op in programs if not program_parameters(op)) or (Icon,),
             transforms=tuple(op for op in usable if issubclass(op, Transform)),
             projections=tuple(op for op in usable if issubclass(op, Projection)),
-            branching=tuple(op for op in programs if len(slots(op)) == 1),
-            words=words,
+            branching=tuple(op for op in programs if len(program_parameters(op)) == 1),
+            choices=choices,
             examples=prompt.examples,
             channels=prompt.outputs.channels,
             limits=task.limits,
@@ -60,9 +174,13 @@ class Space:
     def operators(self) -> tuple[type[Operator], ...]:
         return (*self.leaves, *self.transforms, *self.projections, *self.branching)
 
+    def choices_of(self, operator: type[Operator], key: str, param: Param) -> tuple[Any, ...]:
+        """The values among which a choice or a flag is free; empty for numbers."""
+        return self.choices.get((operator.name, key), _all_choices(param))
+
     def admits(self, program: Program) -> bool:
         """Whether a program keeps the limits, repeats no member and can be written down."""
-        if program.size > self.limits.size or program.depth > self.limits.depth or _twins(program):
+        if program.size > self.limits.size or program.depth > self.limits.depth or _has_twins(program):
             return False
         try:
             program.calls(self.examples, limit=self.limits.calls)
@@ -71,63 +189,33 @@ class Space:
         return len(str(program)) <= MAX_CHARACTERS
 
 
-def slots(operator: type[Operator]) -> dict[str, Param]:
-    """The parameters that take programs."""
-    return {key: param for key, param in operator.params().items() if param.kind in SLOTS}
-
-
-def options(operator: type[Operator]) -> dict[str, Param]:
-    """The parameters that take values."""
-    return {key: param for key, param in operator.params().items() if param.kind not in SLOTS}
-
-
-def _twins(node: Operator) -> bool:
-    """Whether some mixture lists a member twice: that is another weighting at best, and a trial lost."""
-    inside = inner_programs(node)
-    return len(set(inside)) < len(inside) or any(map(_twins, node.parts()))
-
-
-def _try(operator: type[Operator], prompt: Prompt, words: dict[tuple[str, str], tuple[Any, ...]]) -> bool:
+def _is_usable(
+    operator: type[Operator], prompt: Prompt, choices: dict[tuple[str, str], tuple[Any, ...]]
+) -> bool:
     """Whether an operator runs with some setting of its choices and flags; notes which of them do."""
-    plain = _runs(operator, prompt, {})
-    found = plain
-    for key, param in options(operator).items():
-        values: tuple[Any, ...] = (
-            param.options if param.kind == "choice" else (False, True) if param.kind == "flag" else ()
-        )
-        if values:
+    usable = _runs(operator, prompt, {})
+    for key, param in value_parameters(operator).items():
+        if values := _all_choices(param):
             working = tuple(value for value in values if _runs(operator, prompt, {key: value}))
-            found = found or bool(working)
-            words[operator.name, key] = working or values
-    return found
+            usable = usable or bool(working)
+            choices[operator.name, key] = working or values
+    return usable
 
 
 def _runs(operator: type[Operator], prompt: Prompt, given: Mapping[str, Any]) -> bool:
+    """Whether an operator runs around a model that answers zero, with as few programs inside as it takes."""
+    inside = {
+        key: Icon() if param.kind == "program" else (Icon(),) * param.at_least
+        for key, param in program_parameters(operator).items()
+    }
     try:
-        _smallest(operator, given).run(_zero, prompt, trace=False)
+        made = operator(**inside, **given)
+        program = made if isinstance(made, Program) else surround(made, Icon())
+        program.run(_zero, prompt, trace=False)
     except ChopError:
         return False
     return True
 
 
-def _smallest(operator: type[Operator], given: Mapping[str, Any]) -> Program:
-    """The operator around the model, as small as it can be."""
-    parts = {
-        key: Icon() if param.kind == "program" else (Icon(),) * param.at_least
-        for key, param in slots(operator).items()
-    }
-    made = operator(**parts, **given)
-    program = made
-    if isinstance(made, Transform):
-        program = pipe(made, Icon())  # type: ignore[assignment]
-    elif isinstance(made, Projection):
-        program = pipe(Icon(), made)  # type: ignore[assignment]
-    assert isinstance(program, Program)
-    return program
-
-
 def _zero(prompt: Prompt, /) -> Tensor:
     return torch.zeros(prompt.answer_shape, dtype=prompt.dtype, device=prompt.device)
-
-
-__all__ = ["Space", "options", "slots"]

@@ -20,7 +20,10 @@ Metric = Callable[[Tensor, Case], Tensor]
 
 
 def relative_error(answers: Tensor, cases: Case) -> Tensor:
-    """The relative L2 error over what was observed: what counts unless a task says otherwise."""
+    """The relative L2 error over what was observed: what counts unless a task says otherwise.
+
+    Journals know it by its name and by that of this module.
+    """
     return rel_l2(answers, cases.target, cases.mask)
 
 
@@ -107,6 +110,3 @@ def errors_of(task: Task, text: str, cases: Case, chunk: int = 50) -> Tensor:
         part = cases[low : low + chunk]
         found.append(task.errors(program.run(task.model, part.prompt, trace=False).values, part))
     return torch.cat(found)
-
-
-__all__ = ["Limits", "Metric", "Task", "errors_of", "relative_error"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from chop.core.errors import EvolutionError
 from chop.core.user_code import load_file
@@ -26,7 +26,7 @@ AIR_QUESTIONS = 200
 AIR_LEAD = 24
 
 
-def conservation() -> Task:
+def conservation_task() -> Task:
     """One step of sin u - cos u on the bundled network: the paper's evolution set."""
     from chop.core.programs import TEXTS
     from chop.icon import weights
@@ -41,7 +41,7 @@ def conservation() -> Task:
     )
 
 
-def mfc() -> Task:
+def mfc_task() -> Task:
     """Density to density with a length scale of 0.5 on the bundled network: the paper's evolution set."""
     from chop.core.programs import TEXTS
     from chop.icon import weights
@@ -57,17 +57,16 @@ def mfc() -> Task:
     )
 
 
-def air() -> Task:
+def air_yrd_task() -> Task:
     """A day ahead in the region the network never saw: BTHSA to YRD, on the data that CHOP_AIR_DATA names.
 
     Examples from 2022; questions from 2023, half of them with random and half with similar examples.
     """
     from chop.icon import weights
-    from chop.problems.air import load_region, prepare
-    from chop.problems.air.sampling import data_folder
+    from chop.problems.air import data_folder, load_history
 
     channels = weights.provenance("air_bthsa").config.channels  # type: ignore[union-attr]
-    history = prepare(load_region(data_folder(), "yrd", channels), ("2022-01-01", "2023-01-01"))
+    history = load_history(data_folder(), "yrd", channels, ("2022-01-01", "2023-01-01"))
     return air_task(weights.load("air_bthsa"), history, ("2023-01-01", "2024-01-01"), AIR_QUESTIONS)
 
 
@@ -91,25 +90,22 @@ def _half_and_half(history: History, queries: Period, first: int, questions: int
     """Questions with random and with similar examples in turn, so that every part of the set has both."""
     import numpy as np
 
-    from chop.problems.air import sample
-    from chop.problems.air.windows import case
+    from chop.problems.air import RegionQuestions, case, eligible
 
+    every = eligible(history, queries, AIR_LEAD)
+    region = RegionQuestions(history, every, AIR_LEAD, history.period, split="evolution")
     half = questions // 2
-    kinds: tuple[Literal["random", "similar"], ...] = ("random", "similar")
-    parts = [
-        sample(
-            history, half, first=first + i * half, lead=AIR_LEAD, selection=kind, split="evolution",
-            period=history.period, queries=queries,
-        )
-        for i, kind in enumerate(kinds)
-    ]  # fmt: skip
-    order = np.arange(2 * half).reshape(2, half).T.reshape(-1)
-    ends, shown = (np.concatenate([part.rows[name] for part in parts])[order] for name in ("end", "examples"))
-    return case(history, ends, shown, AIR_LEAD)
+    ends = region.take(first, 2 * half).reshape(2, half)
+    kinds = zip(ends, ("random", "similar"), strict=True)
+    shown = np.stack([region.examples(part, kind, AIR_LEAD) for part, kind in kinds], axis=1)
+    return case(history, ends.T.reshape(-1), shown.reshape(2 * half, -1), AIR_LEAD)
 
 
 def _air_error(answers: Tensor, cases: Case) -> Tensor:
-    """The mean over the scored pollutants of the root mean squared error over the stations observed."""
+    """The mean over the scored pollutants of the root mean squared error over the stations observed.
+
+    Journals know it by its name and by that of this module.
+    """
     from chop.problems.air import rmse
 
     found: Tensor = rmse(answers, cases).mean(dim=-1)
@@ -117,7 +113,7 @@ def _air_error(answers: Tensor, cases: Case) -> Tensor:
 
 
 TASKS: Mapping[str, Callable[[], Task]] = MappingProxyType(
-    {"conservation": conservation, "mfc": mfc, "air": air}
+    {"conservation": conservation_task, "mfc": mfc_task, "air": air_yrd_task}
 )
 
 
@@ -127,11 +123,13 @@ def _named(name: str) -> Task:
     return TASKS[name]()
 
 
-def load_task(source: str) -> Task:
-    """A task by name, or from a Python file of the user's own that defines ``task``.
+def load_task(source: str | Task) -> Task:
+    """A task by name, or from a Python file of the user's own that defines ``task``; a task as it is.
 
     Such a file is run, once, like any script of one's own: only give one you trust.
     """
+    if isinstance(source, Task):
+        return source
     if source in TASKS:
         return _named(source)
     if not Path(source).expanduser().is_file():
@@ -140,6 +138,3 @@ def load_task(source: str) -> Task:
     if not isinstance(task, Task):
         raise EvolutionError(f"{source} defines no task; end it with task = chop.evolution.Task(...)")
     return task
-
-
-__all__ = ["TASKS", "air_task", "load_task"]

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from chop.core.lazy import attach
 
 if TYPE_CHECKING:
-    from chop.icon.functions.config import CONSERVATION, MFC, IconConfig
+    from chop.icon.config import CONSERVATION, MFC, IconConfig, StationConfig
     from chop.icon.functions.network import Icon
-    from chop.icon.stations.config import StationConfig
     from chop.icon.stations.network import StationIcon
     from chop.icon.weights import bundled, load, provenance, save
 
@@ -19,9 +18,8 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "chop.icon.functions.config": ("CONSERVATION", "MFC", "IconConfig"),
+        "chop.icon.config": ("CONSERVATION", "MFC", "IconConfig", "StationConfig"),
         "chop.icon.functions.network": ("Icon",),
-        "chop.icon.stations.config": ("StationConfig",),
         "chop.icon.stations.network": ("StationIcon",),
         "chop.icon.weights": ("bundled", "load", "provenance", "save"),
     },

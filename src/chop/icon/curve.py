@@ -12,7 +12,7 @@ from chop.core.errors import ChopError
 from chop.storage.atomic import atomic_path, make_folder
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
+def curve_rows(path: Path) -> list[dict[str, Any]]:
     """What was measured in a run, from its file of lines; one that a crash has cut off is left out."""
     found = []
     for line in path.read_text().splitlines():
@@ -21,7 +21,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def points(folders: Sequence[str | Path]) -> list[dict[str, float]]:
+def curve_points(folders: Sequence[str | Path]) -> list[dict[str, float]]:
     """Minutes, steps and errors of runs that continue each other, one after the other."""
     found: list[dict[str, float]] = []
     minutes = steps = 0.0
@@ -29,7 +29,7 @@ def points(folders: Sequence[str | Path]) -> list[dict[str, float]]:
         path = Path(folder) / "curve.jsonl"
         if not path.exists():
             raise ChopError(f"{folder} holds no learning curve")
-        for row in rows(path):
+        for row in curve_rows(path):
             found.append(
                 {"minutes": minutes + row["seconds"] / 60, "steps": steps + row["step"], **row["errors"]}
             )
@@ -40,13 +40,13 @@ def points(folders: Sequence[str | Path]) -> list[dict[str, float]]:
     return found
 
 
-def draw(folders: Sequence[str | Path], picture: str | Path, title: str = "") -> Path:
+def draw_curve(folders: Sequence[str | Path], picture: str | Path, title: str = "") -> Path:
     """Error against time, both axes logarithmic, one line for each kind of question."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
-    measured = points(folders)
+    measured = curve_points(folders)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -72,4 +72,4 @@ def draw(folders: Sequence[str | Path], picture: str | Path, title: str = "") ->
     return picture
 
 
-__all__ = ["draw", "points", "rows"]
+__all__ = ["curve_points", "curve_rows", "draw_curve"]

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from chop.icon.training import Plan, Run, Team, TrainingError
+from chop.icon.training import Team, TrainingError, TrainingPlan, TrainingRun
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _STORE, _RANK, _SIZE = "CHOP_TRAIN_STORE", "CHOP_TRAIN_RANK", "CHOP_TRAIN_SIZE"
@@ -35,7 +35,7 @@ def keep_memory() -> bool:
     return bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)) and bool(mallopt(_M_MMAP_MAX, 0))
 
 
-def run(plan: Plan, workers: int = 1, report: Report | None = None) -> None:
+def run_training(plan: TrainingPlan, workers: int = 1, report: Report | None = None) -> None:
     """Train as planned; with several workers the others are started here and end with this one."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         _work(plan, os.environ, report)
@@ -45,7 +45,7 @@ def run(plan: Plan, workers: int = 1, report: Report | None = None) -> None:
         _run_team(plan, workers, report)
 
 
-def _run_team(plan: Plan, workers: int, report: Report | None) -> None:
+def _run_team(plan: TrainingPlan, workers: int, report: Report | None) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         store = str(Path(scratch) / "store")
         others = []
@@ -65,7 +65,7 @@ def _run_team(plan: Plan, workers: int, report: Report | None) -> None:
                 worker.wait()
 
 
-def _work(plan: Plan, environment: Mapping[str, str], report: Report | None) -> None:
+def _work(plan: TrainingPlan, environment: Mapping[str, str], report: Report | None) -> None:
     """One worker of a team: join, train, leave."""
     import torch.distributed as distributed
 
@@ -89,18 +89,18 @@ def _device(local_rank: int) -> str:
     return f"cuda:{local_rank % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
 
 
-def _train(plan: Plan, team: Team, report: Report | None) -> None:
+def _train(plan: TrainingPlan, team: Team, report: Report | None) -> None:
     keep_memory()
     threads = torch.get_num_threads()
     if team.device == "cpu":
         torch.set_num_threads(1)
     try:
-        Run(plan, team, report or (lambda state: None)).train()
+        TrainingRun(plan, team, report or (lambda state: None)).train()
     finally:
         torch.set_num_threads(threads)
 
 
-def printing(plan: Plan, every: float = 10.0) -> Report:
+def progress_printer(plan: TrainingPlan, every: float = 10.0) -> Report:
     """A report that prints a line now and then: progress, loss, error, and when it will end."""
     shown = [time.monotonic() - every, -1.0]
 
@@ -124,8 +124,8 @@ def printing(plan: Plan, every: float = 10.0) -> Report:
 
 if __name__ == "__main__":
     try:
-        _work(Plan.parse(sys.argv[1]), os.environ, None)
+        _work(TrainingPlan.parse(sys.argv[1]), os.environ, None)
     except TrainingError as problem:
         sys.exit(f"worker {os.environ.get(_RANK)}: {problem}")
 
-__all__ = ["keep_memory", "printing", "run"]
+__all__ = ["keep_memory", "progress_printer", "run_training"]

@@ -1,6 +1,8 @@
-"""The layers of the network: tokens from windows, rotary attention, and two kinds of block."""
+"""The layers of the networks: tokens, attention (rotary or not), exchange between stations, blocks."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +10,15 @@ from torch.nn import functional
 
 _PERIODIC = (0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5)
 _REAL = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+KM_PER_DEGREE = 111.195
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Encoded pairs: for each layer that asks them keys and values ``(B, remembered, ..., heads, w)``."""
+
+    layers: tuple[tuple[Tensor, Tensor], ...]
+    pairs: int
 
 
 def frequencies(coordinates: int, count: int) -> Tensor:
@@ -44,10 +55,10 @@ def rotate(heads: Tensor, turn: Tensor) -> Tensor:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Softmax attention on ``(B, tokens, H, w)``; returns ``(B, tokens, H * w)``."""
-    query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+    """Softmax attention along the second axis of ``(B, tokens, ..., H, w)``; the heads become one axis."""
+    query, key, value = (part.movedim(1, -2) for part in (query, key, value))
     mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-    return mixed.transpose(1, 2).flatten(-2)
+    return mixed.movedim(-2, 1).flatten(-2)
 
 
 class Embed(nn.Module):
@@ -107,16 +118,18 @@ class CrossAttention(nn.Module):
         self.project = nn.Linear(width, 2 * width)
         self.out = nn.Linear(width, width)
 
-    def remember(self, memory: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of memory tokens ``(B, tokens, width)``, needed once for all queries."""
+    def remember(self, memory: Tensor, turn: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Keys and values of memory tokens ``(B, remembered, ..., width)``, needed once for all queries."""
         key, value = self.project(memory).unflatten(-1, (2, self.heads, -1)).unbind(-3)
-        return rotate(key, turn), value
+        return key if turn is None else rotate(key, turn), value
 
     def forward(
-        self, tokens: Tensor, turn: Tensor, memory: tuple[Tensor, Tensor], bias: Tensor | None
+        self, tokens: Tensor, memory: tuple[Tensor, Tensor], bias: Tensor | None, turn: Tensor | None = None
     ) -> Tensor:
-        """``tokens (B, tokens of all queries, width)``."""
-        query = rotate(self.query(self.norm(tokens)).unflatten(-1, (self.heads, -1)), turn)
+        """``tokens (B, asking, ..., width)``; the bias is added to the attention."""
+        query = self.query(self.norm(tokens)).unflatten(-1, (self.heads, -1))
+        if turn is not None:
+            query = rotate(query, turn)
         found: Tensor = self.out(attend(query, *memory, bias))
         return found
 
@@ -160,9 +173,99 @@ class DecoderBlock(nn.Module):
         flat = tokens.flatten(0, 1)
         flat = flat + self.attention(flat, turns[0], shown)
         row = flat.unflatten(0, (size, queries)).flatten(1, 2)
-        row = row + self.pairs(row, turns[1], memory, bias)
+        row = row + self.pairs(row, memory, bias, turns[1])
         summed: Tensor = (row + self.feed(row)).unflatten(1, (queries, -1))
         return summed
 
 
-__all__ = ["DecoderBlock", "Embed", "EncoderBlock", "frequencies", "rotate"]
+def offsets(places: Tensor) -> tuple[Tensor, Tensor]:
+    """Kilometres east and north from each station to each other, ``(S, S)`` twice.
+
+    ``places`` is ``(S, 2)``: longitude and latitude in degrees. The plane is flat at the mean latitude of
+    each pair, which is right to a fraction of a percent over the reach of a station graph.
+    """
+    east, north = (places[None, :, i] - places[:, None, i] for i in range(2))
+    east = torch.remainder(east + 180.0, 360.0) - 180.0
+    middle = torch.deg2rad((places[None, :, 1] + places[:, None, 1]) / 2)
+    return KM_PER_DEGREE * east * torch.cos(middle), KM_PER_DEGREE * north
+
+
+class Kernels(nn.Module):
+    """Station × station matrices: a few learned lengths, each without direction, eastward and northward.
+
+    A neighbour weighs exp(-distance / length), and the weights of a station's neighbours and its own sum
+    to one; the directed matrices are the same weights times the cosine or sine of the direction. Only
+    neighbours in the graph count, so a station alone sees itself.
+    """
+
+    def __init__(self, lengths: tuple[float, ...]) -> None:
+        super().__init__()
+        self.logarithm = nn.Parameter(torch.tensor(lengths).log())
+
+    def forward(self, places: Tensor, neighbours: Tensor) -> Tensor:
+        """``(3 L, S, S)`` from places ``(S, 2)`` and who neighbours whom ``(S, S)``."""
+        east, north = offsets(places)
+        distance = torch.hypot(east, north)
+        own = torch.eye(len(places), dtype=torch.bool, device=places.device)
+        weight = torch.exp(-distance / self.logarithm.exp()[:, None, None]) * (neighbours | own)
+        weight = weight / weight.sum(dim=-1, keepdim=True)
+        away = distance.clamp(min=1e-6)
+        return torch.cat([weight, weight * (east / away), weight * (north / away)])
+
+
+class Exchange(nn.Module):
+    """Every station hears a weighted mean of its neighbours, one kernel for a few numbers of its token."""
+
+    def __init__(self, width: int, kernels: int, each: int) -> None:
+        super().__init__()
+        self.kernels = kernels
+        self.norm = nn.LayerNorm(width)
+        self.say = nn.Linear(width, kernels * each)
+        self.out = nn.Linear(kernels * each, width)
+
+    def forward(self, tokens: Tensor, kernels: Tensor) -> Tensor:
+        """Tokens ``(N, S, w)``; kernels ``(K, S, S)``."""
+        said = self.say(self.norm(tokens)).unflatten(-1, (self.kernels, -1))
+        count, stations, _, each = said.shape
+        heard = kernels @ said.permute(2, 1, 0, 3).reshape(self.kernels, stations, count * each)
+        heard = heard.unflatten(-1, (count, each)).permute(2, 1, 0, 3).flatten(-2)
+        found: Tensor = self.out(heard)
+        return found
+
+
+class StationBlock(nn.Module):
+    """Exchange between stations, then a perceptron at each."""
+
+    def __init__(self, width: int, kernels: int, each: int) -> None:
+        super().__init__()
+        self.exchange = Exchange(width, kernels, each)
+        self.feed = Feed(width)
+
+    def forward(self, tokens: Tensor, kernels: Tensor) -> Tensor:
+        """``(N, S, w)`` to the same."""
+        tokens = tokens + self.exchange(tokens, kernels)
+        summed: Tensor = tokens + self.feed(tokens)
+        return summed
+
+
+class AskingBlock(nn.Module):
+    """Attention over the examples at each station, then a station block."""
+
+    def __init__(self, width: int, heads: int, kernels: int, each: int) -> None:
+        super().__init__()
+        self.pairs = CrossAttention(width, heads)
+        self.stations = StationBlock(width, kernels, each)
+
+    def forward(
+        self, tokens: Tensor, memory: tuple[Tensor, Tensor], bias: Tensor | None, kernels: Tensor
+    ) -> Tensor:
+        """``(B, Q, S, w)`` to the same."""
+        tokens = tokens + self.pairs(tokens, memory, bias)
+        mixed: Tensor = self.stations(tokens.flatten(0, 1), kernels)
+        return mixed.reshape(tokens.shape)
+
+
+__all__ = [
+    "AskingBlock", "DecoderBlock", "Embed", "EncoderBlock", "Kernels", "Memory", "StationBlock",
+    "frequencies", "fresh_weights", "offsets", "rotate",
+]  # fmt: skip

@@ -8,12 +8,13 @@ orthogonalised together, a few at a time so that they stay in the processor's ca
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from chop.icon.kinds import Network
+if TYPE_CHECKING:
+    from chop.icon.weights import Network
 
 POLYNOMIALS = (
     (8.174313, -23.939685, 17.699989),

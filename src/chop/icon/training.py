@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from chop.core.errors import ChopError
-from chop.icon.curve import rows
-from chop.icon.kinds import Config, build, config_from
+from chop.icon.config import NetworkConfig, config_from
+from chop.icon.curve import curve_rows
 from chop.icon.optimizer import Optimizer
 from chop.icon.recipes import RECIPES
-from chop.icon.weights import read, save
+from chop.icon.weights import build, read_weights, save
 from chop.storage.atomic import make_folder, write_bytes, write_text
 
 
@@ -35,7 +35,7 @@ class TrainingError(ChopError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """Everything that decides a run."""
 
     problem: str
@@ -52,7 +52,7 @@ class Plan:
     save_every: float = 120.0
     validate_every: float = 120.0
     start: str | None = None
-    config: Config | None = None
+    config: NetworkConfig | None = None
     data: dict[str, Any] | None = None
     """Further settings of the batches."""
     small: bool = False
@@ -65,15 +65,15 @@ class Plan:
             raise TrainingError("minutes, size and steps must be positive")
 
     @property
-    def network(self) -> Config:
+    def network(self) -> NetworkConfig:
         return self.config or RECIPES[self.problem].config
 
     def dump(self) -> str:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def parse(text: str) -> Plan:
-        plan = Plan(**json.loads(text))
+    def parse(text: str) -> TrainingPlan:
+        plan = TrainingPlan(**json.loads(text))
         config: Any = plan.config
         return replace(plan, config=config_from(config)) if config else plan
 
@@ -93,10 +93,10 @@ class Team:
         return flat
 
 
-class Run:
+class TrainingRun:
     """The state of a run: weights, their average, the optimiser, and where we are."""
 
-    def __init__(self, plan: Plan, team: Team, report: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, plan: TrainingPlan, team: Team, report: Callable[[dict[str, Any]], None]) -> None:
         self.plan, self.team, self.report = plan, team, report
         self.folder = Path(plan.folder)
         torch.manual_seed(plan.seed)
@@ -104,7 +104,7 @@ class Run:
         self.network = build(plan.network)
         self.ancestor: dict[str, Any] = {}
         if plan.start is not None:
-            given, header = read(Path(plan.start))
+            given, header = read_weights(Path(plan.start))
             if given.config != plan.network:
                 raise TrainingError(f"{plan.start} holds a network of another shape")
             self.network.load_state_dict(given.state_dict())
@@ -229,7 +229,7 @@ class Run:
             return
         try:
             state = torch.load(path, map_location=self.team.device, weights_only=True)
-            before = Plan.parse(state["plan"])
+            before = TrainingPlan.parse(state["plan"])
             same = replace(before, **{name: getattr(self.plan, name) for name in _MAY_CHANGE})
             if same != self.plan:
                 raise TrainingError(
@@ -250,7 +250,7 @@ class Run:
         self.skipped, self.errors = where["skipped"], where["errors"]
         curve = self.folder / "curve.jsonl"
         if self.team.rank == 0 and curve.exists():
-            lines = [json.dumps(row) + "\n" for row in rows(curve) if row["step"] <= self.step]
+            lines = [json.dumps(row) + "\n" for row in curve_rows(curve) if row["step"] <= self.step]
             write_text(curve, "".join(lines), TrainingError, overwrite=True)
 
 
@@ -267,7 +267,7 @@ def _on(batch: Any, device: str) -> Any:
     )
 
 
-def history(plan: Plan, where: dict[str, Any], ancestor: dict[str, Any]) -> dict[str, Any]:
+def history(plan: TrainingPlan, where: dict[str, Any], ancestor: dict[str, Any]) -> dict[str, Any]:
     """What the header of the weights says about how they came about."""
     from chop import __version__
 
@@ -289,12 +289,12 @@ def history(plan: Plan, where: dict[str, Any], ancestor: dict[str, Any]) -> dict
     }
 
 
-def exported(folder: str | Path, path: str | Path) -> Path:
+def export_weights(folder: str | Path, path: str | Path) -> Path:
     """The averaged weights of a run's last checkpoint as a weights file, finished or not."""
     source = Path(folder) / "checkpoint.pt"
     try:
         state = torch.load(source, map_location="cpu", weights_only=True)
-        plan = Plan.parse(state["plan"])
+        plan = TrainingPlan.parse(state["plan"])
         network = build(plan.network)
         network.load_state_dict(state["averaged"])
     except FileNotFoundError:
@@ -304,11 +304,11 @@ def exported(folder: str | Path, path: str | Path) -> Path:
     return save(network, path, history(plan, state["where"], json.loads(state["ancestor"])))
 
 
-def _command(plan: Plan) -> str:
+def _command(plan: TrainingPlan) -> str:
     length = f"--steps {plan.steps}" if plan.steps is not None else f"--minutes {plan.minutes:g}"
     start = f" --from {Path(plan.start).name}" if plan.start else ""
     region = f" --region {plan.data['region']}" if plan.data and "region" in plan.data else ""
     return f"chop train {plan.problem}{region} {length} --seed {plan.seed} --size {plan.size}{start}"
 
 
-__all__ = ["Plan", "Run", "Team", "TrainingError", "exported"]
+__all__ = ["Team", "TrainingError", "TrainingPlan", "TrainingRun", "export_weights"]

@@ -13,23 +13,34 @@ import torch
 from torch import Tensor
 
 from chop.core.errors import ModelError
-from chop.icon.kinds import Config, Network, build, config_from
+from chop.icon.config import IconConfig, NetworkConfig, StationConfig, config_from
+from chop.icon.functions.network import Icon
+from chop.icon.stations.network import StationIcon
 from chop.storage.atomic import write_bytes
 
-FORMAT = "chop-icon-1"
+WEIGHTS_FORMAT = "chop-icon-1"
 BUNDLED = Path(__file__).parent / "weights"
-LONGEST = 2**16
+LONGEST_HEADER = 2**16
 """Characters of what a header says; ours have hundreds."""
-DEEPEST = 50
+DEEPEST_HEADER = 50
 """Lists in lists of it."""
+Network = Icon | StationIcon
 
 
 @dataclass(frozen=True)
 class Provenance:
     """What a weights file says about itself."""
 
-    config: Config
+    config: IconConfig | StationConfig
     training: Mapping[str, Any]
+
+
+def build(config: NetworkConfig) -> Network:
+    """A network of a shape, with fresh weights."""
+    if isinstance(config, StationConfig):
+        return StationIcon(config)
+    assert isinstance(config, IconConfig)
+    return Icon(config)
 
 
 def save(network: Network, path: str | Path, training: Mapping[str, Any] | None = None) -> Path:
@@ -37,7 +48,7 @@ def save(network: Network, path: str | Path, training: Mapping[str, Any] | None 
     from safetensors.torch import save as packed
 
     header = {
-        "format": FORMAT,
+        "format": WEIGHTS_FORMAT,
         "config": json.dumps(network.config.to_dict()),
         "training": json.dumps(dict(training or {})),
     }
@@ -63,9 +74,23 @@ def find(name_or_path: str | Path) -> Path:
     )
 
 
-def load(name_or_path: str | Path) -> Network:
-    """A frozen network: a bundled one by name ("conservation", "mfc"), or any file written by `save`."""
-    network, _ = read(find(name_or_path))
+def load(name_or_path: str | Path, *, device: str | torch.device | None = None) -> Network:
+    """A frozen network: a bundled one by name ("conservation", "mfc"), or any file written by `save`.
+
+    ``device`` is where it works ("cuda", "cuda:1"), the CPU if left out. Prompts may be elsewhere: what the
+    network needs of them is moved, and the answer comes back to where its prompt is.
+    """
+    network, _ = read_weights(find(name_or_path))
+    if device is not None:
+        try:
+            network.to(torch.device(device))
+        # What is not compiled in, not plugged in, not known or full says so in all these ways.
+        except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
+            there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))])
+            reason = str(error).strip().partition("\n")[0]
+            raise ModelError(
+                f"the network cannot be put on device {str(device)!r} ({reason}); there is {there}"
+            ) from None
     return network
 
 
@@ -75,7 +100,7 @@ def provenance(name_or_path: str | Path) -> Provenance:
     return header
 
 
-def read(path: Path) -> tuple[Network, Provenance]:
+def read_weights(path: Path) -> tuple[Network, Provenance]:
     """Network and provenance from a file, everything checked against each other before a network is built."""
     header, tensors = _open(path, tensors=True)
     _check(path, header.config, tensors)
@@ -86,7 +111,7 @@ def read(path: Path) -> tuple[Network, Provenance]:
     return network, header
 
 
-def _check(path: Path, config: Config, tensors: Mapping[str, Tensor]) -> None:
+def _check(path: Path, config: NetworkConfig, tensors: Mapping[str, Tensor]) -> None:
     """The tensors must be those of the configuration; its network may be enormous and is only imagined."""
     with torch.device("meta"):
         expected = build(config).state_dict()
@@ -112,10 +137,11 @@ def _open(path: Path, tensors: bool) -> tuple[Provenance, dict[str, Tensor]]:
             found = {name: file.get_tensor(name) for name in file.keys()} if tensors else {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise ModelError(f"{path.name} is not a readable weights file: {error}") from None
-    if header.get("format") != FORMAT:
+    if header.get("format") != WEIGHTS_FORMAT:
         raise ModelError(
             f"{path.name} holds tensors, but not those of a CHOP network (format "
-            f"{header.get('format')!r:.40}, wanted {FORMAT!r}); wrap a model of your own with chop.from_torch"
+            f"{header.get('format')!r:.40}, wanted {WEIGHTS_FORMAT!r}); "
+            "wrap a model of your own with chop.from_torch"
         )
     try:
         config, training = _table(header, "config"), _table(header, "training")
@@ -126,10 +152,13 @@ def _open(path: Path, tensors: bool) -> tuple[Provenance, dict[str, Tensor]]:
 
 def _table(header: Mapping[str, str], name: str) -> dict[str, Any]:
     text = header[name]
-    levels = accumulate((character in "[{") - (character in "]}") for character in text[: LONGEST + 1])
-    if len(text) > LONGEST or max(levels, default=0) > DEEPEST:
+    levels = accumulate((character in "[{") - (character in "]}") for character in text[: LONGEST_HEADER + 1])
+    if len(text) > LONGEST_HEADER or max(levels, default=0) > DEEPEST_HEADER:
         raise ValueError(f"its {name} is too long or nested too deeply")
     return dict(json.loads(text))
 
 
-__all__ = ["BUNDLED", "FORMAT", "Provenance", "bundled", "find", "load", "provenance", "read", "save"]
+__all__ = [
+    "BUNDLED", "WEIGHTS_FORMAT", "Network", "Provenance", "build", "bundled", "find", "load", "provenance",
+    "read_weights", "save",
+]  # fmt: skip

@@ -1,1 +1,10 @@
-"""Numbers by themselves: compiled and spectral kernels, formulas, projections on the simplex."""
+"""Numerics of the problems: compiled solvers, spectral kernels, formulas, random fields, the simplex."""
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+"""An array of any shape and dtype."""
+
+__all__ = ["Array"]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from chop.core.errors import ProblemError
-from chop.numerics.tape import Array
+from chop.numerics import Array
 
 COST = 20.0
 VISCOSITY = 0.02

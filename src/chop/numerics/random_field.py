@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chop.core.errors import ProblemError
-from chop.numerics.tape import Array
+from chop.numerics import Array
 
 SHORTEST = 0.01
 _SMALLEST = 1e-34  # relative variance: amplitudes below 1e-17 change no value

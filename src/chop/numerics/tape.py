@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chop.core.errors import FluxError
-from chop.numerics.expression import VARIABLE, Node
-
-Array = NDArray[np.float64]
+from chop.numerics import Array
+from chop.numerics.formulas import VARIABLE, Node
 
 # The numbers are the compiled interpreter's (kernels.py).
 _ARITHMETIC = ("add", "sub", "mul", "div", "pow", "neg")
@@ -167,4 +166,4 @@ def _allocate(builder: _Builder, result: int, parameters: int) -> Tape:
     )
 
 
-__all__ = ["OPCODES", "Array", "Tape", "compile_tape"]
+__all__ = ["OPCODES", "Tape", "compile_tape"]

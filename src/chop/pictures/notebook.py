@@ -6,7 +6,6 @@ be read in light and in dark ones; figures stand on paper of their own.
 
 from __future__ import annotations
 
-import base64
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from chop.core.trace import of_query
 from chop.core.words import Facts, cost_facts, outcome_facts, prompt_facts, rollout_facts, text_of
 from chop.pictures.boxes import layout
 from chop.pictures.figure import panel_figure, pens_used
+from chop.pictures.html import data_uri
 from chop.pictures.page import pen_key
 from chop.pictures.panels import Panel, answer_panel, prompt_panel
 from chop.pictures.rendering import small_png
@@ -102,7 +102,7 @@ def _facts(kind: str, facts: Facts) -> str:
 
 def _figure(panel: Panel, batch: torch.Size) -> str:
     """The panel with its key; of a batch the first query."""
-    address = base64.b64encode(small_png(panel_figure(panel), RESOLUTION, COLORS)).decode("ascii")
+    png = small_png(panel_figure(panel), RESOLUTION, COLORS)
     first = f"query 0 of 0 to {batch.numel() - 1}" if batch.numel() > 1 else ""
     said = "; ".join(words for words in (first, panel.found) if words)
     keys = "".join(
@@ -110,7 +110,7 @@ def _figure(panel: Panel, batch: torch.Size) -> str:
         for pen in pens_used([panel])
     )
     return (
-        f'<img alt="{escape(panel.heading)}" src="data:image/png;base64,{address}" '
+        f'<img alt="{escape(panel.heading)}" src="{data_uri(png)}" '
         'style="display:block;width:100%;max-width:560px;background:#fff;border-radius:4px">'
         f'<div style="display:flex;flex-wrap:wrap;gap:2px 18px;margin-top:4px">{keys}'
         f'<span style="{_QUIET}">{escape(said)}</span></div>'

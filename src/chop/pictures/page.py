@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from html import escape
 
 from chop.core.errors import ChopError
@@ -11,10 +10,10 @@ from chop.core.trace import Step, Trace
 from chop.core.words import axes_of
 from chop.pictures.drawing import draw_program
 from chop.pictures.figure import panel_figure, pens_used, places_shown, ramp
+from chop.pictures.html import document, facts_list, html_table, plot_image, scroll_region, section
 from chop.pictures.palette import Pen
 from chop.pictures.panels import Panel, heading_of, panels_of
 from chop.pictures.rendering import small_png
-from chop.pictures.style import CSS
 
 RESOLUTION = 150
 COLORS = 128
@@ -26,41 +25,32 @@ def trace_page(trace: Trace, query: int) -> str:
     trace.check_query(query)
     panels, left_out = panels_of(trace, query)
     parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        f"<title>{escape(trace.program)}</title><style>{CSS}</style></head>",
-        "<body><main>",
-        f"<header><p>Trace of a program</p><h1><code>{escape(trace.program)}</code></h1></header>",
         _accounting(trace, query),
         _drawing(trace),
         _steps(trace, query),
         _fields(panels, left_out),
-        "</main></body></html>",
     ]
-    return "\n".join(part for part in parts if part) + "\n"
+    return document(trace.program, "Trace of a program", f"<code>{escape(trace.program)}</code>", parts)
 
 
 def _accounting(trace: Trace, query: int) -> str:
     prompt = trace.prompt
-    facts = [
-        ("query", f"{query} (of 0 to {trace.queries - 1})" if trace.queries > 1 else "one"),
-        ("examples", str(prompt.examples)),
-        ("input", f"{prompt.inputs.points} points × {prompt.inputs.channels} ch"),
-        ("answer", f"{prompt.at.shape[-2]} points × {prompt.outputs.channels} ch"),
-        ("axes", axes_of(prompt)),
-        ("model evaluations", f"{trace.calls} a query"),
-        ("rounds", str(trace.rounds)),
-    ]
+    facts = {
+        "query": f"{query} (of 0 to {trace.queries - 1})" if trace.queries > 1 else "one",
+        "examples": str(prompt.examples),
+        "input": f"{prompt.inputs.points} points × {prompt.inputs.channels} ch",
+        "answer": f"{prompt.at.shape[-2]} points × {prompt.outputs.channels} ch",
+        "axes": axes_of(prompt),
+        "model evaluations": f"{trace.calls} a query",
+        "rounds": str(trace.rounds),
+    }
     if trace.error is not None:
         error = trace.at_query(trace.error, query).item()
-        facts.append(("in-context error", f"{error:.4g} (mean squared)"))
+        facts["in-context error"] = f"{error:.4g} (mean squared)"
     rejected = trace.rejected is not None and bool(trace.at_query(trace.rejected, query))
-    facts.append(("rejected", "yes" if rejected else "no"))
-    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
+    facts["rejected"] = "yes" if rejected else "no"
     warning = '<p class="warning">Rejected: the answer is not finite; do not use it.</p>' if rejected else ""
-    return f'<section aria-label="accounting"><dl>{items}</dl>{warning}</section>'
+    return f'<section aria-label="accounting">{facts_list(facts)}{warning}</section>'
 
 
 def _drawing(trace: Trace) -> str:
@@ -69,20 +59,12 @@ def _drawing(trace: Trace) -> str:
         drawing = draw_program(parse(trace.program, max_calls=10**9), "svg")
     except (ChopError, RecursionError):
         return ""
-    return (
-        "<section><h2>The program</h2>"
-        f'<div class="scroll" tabindex="0" role="region" aria-label="drawing of the program">{drawing}</div>'
-        "</section>"
-    )
+    return section("The program", scroll_region(drawing, "drawing of the program"))
 
 
 def _steps(trace: Trace, query: int) -> str:
-    rows = "".join(_row(trace, step, query) for step in trace.stages())
-    return (
-        "<section><h2>What happened</h2>"
-        '<table><thead><tr><th scope="col">step</th><th scope="col">found</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></section>"
-    )
+    rows = (_row(trace, step, query) for step in trace.stages())
+    return section("What happened", html_table(("step", "found"), rows))
 
 
 def _row(trace: Trace, step: Step, query: int) -> str:
@@ -99,10 +81,7 @@ def _fields(panels: list[Panel], left_out: int) -> str:
     more = f"<p>{left_out} more steps are in the table but not drawn.</p>" if left_out else ""
     figures = "".join(_figure(panel) for panel in panels)
     keys = "".join(f"<li>{pen_key(pen)} {escape(pen.label)}</li>" for pen in pens_used(panels))
-    return (
-        f'<section><h2>The fields</h2><ul class="key">{keys}</ul>'
-        f'<div class="panels">{figures}</div>{more}</section>'
-    )
+    return section("The fields", f'<ul class="key">{keys}</ul><div class="panels">{figures}</div>{more}')
 
 
 def pen_key(pen: Pen) -> str:
@@ -123,12 +102,6 @@ def pen_key(pen: Pen) -> str:
 def _figure(panel: Panel) -> str:
     found = f"<span>{escape(panel.found)}</span>" if panel.found else ""
     said = f"Fields at {panel.heading}" + (f": {panel.found}" if panel.found else "")
-    return (
-        f"<figure><figcaption><strong>{escape(panel.heading)}</strong>{found}</figcaption>"
-        f'<img class="plot" alt="{escape(said)}" src="data:image/png;base64,{_png(panel)}"></figure>'
-    )
-
-
-def _png(panel: Panel) -> str:
-    """The panel as text of a data address."""
-    return base64.b64encode(small_png(panel_figure(panel), RESOLUTION, COLORS)).decode("ascii")
+    png = small_png(panel_figure(panel), RESOLUTION, COLORS)
+    caption = f"<figcaption><strong>{escape(panel.heading)}</strong>{found}</figcaption>"
+    return f"<figure>{caption}{plot_image(png, said)}</figure>"

@@ -1,8 +1,9 @@
-"""A batch of questions with their true answers."""
+"""A batch of questions with their true answers, and endless batches for training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +14,10 @@ from torch import Tensor
 from chop.core.errors import ProblemError
 from chop.core.prompt import Field, Prompt
 from chop.core.words import array, representation
+from chop.numerics import Array
+
+EXAMPLE_COUNT = 5
+"""Pairs that a question shows, unless asked otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +34,7 @@ class Case:
     target: Tensor
     trajectory: Tensor | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
-    rows: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    rows: Mapping[str, Array] = field(default_factory=dict)
     mask: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -92,4 +97,30 @@ def _repeats(coords: Tensor) -> bool:
     return coords.stride(-3) == 0
 
 
-__all__ = ["Case"]
+class Stream(ABC):
+    """Batches 0, 1, 2, ... of a training, each a function of its number: going on needs no stored data."""
+
+    @abstractmethod
+    def case(self, number: int) -> Case:
+        """Batch ``number``, in float32; always the same."""
+
+    def __iter__(self) -> Iterator[Case]:
+        return self.from_batch(0)
+
+    def from_batch(self, number: int) -> Iterator[Case]:
+        """All cases from one number on, to go on where a training stopped."""
+        while True:
+            yield self.case(number)
+            number += 1
+
+
+def check_counts(first: int = 0, **counts: int) -> None:
+    """Numbers that count something are whole and at least 1; questions are numbered from 0."""
+    for name, value in counts.items():
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ProblemError(f"{name} must be a whole number, 1 or more, not {value!r}")
+    if first < 0:
+        raise ProblemError(f"first must be 0 or more, not {first}")
+
+
+__all__ = ["EXAMPLE_COUNT", "Case", "Stream", "check_counts"]

@@ -10,12 +10,13 @@ import contextlib
 import json
 import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from chop.core.errors import ChopError
+from chop.storage.schema import Record, Shape, checked_record
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -88,6 +89,25 @@ class AppendLog:
             os.ftruncate(self._file.fileno(), len(whole) - len(torn))
         return [decode_line(line) for line in lines]
 
+    @property
+    def damaged(self) -> int:
+        """How many lines were damaged when the file was opened."""
+        return self.contents.count(None)
+
+    def records(
+        self, shape_of: Callable[[Any], tuple[str, Shape]], after: int = 0
+    ) -> Iterator[tuple[int, Record]]:
+        """Line numbers, from 1, and what those ``after`` some lines hold; damaged lines are left out.
+
+        ``shape_of`` says what a content should be, such as "candidate", and its shape; one that is odd is
+        told about, with its line.
+        """
+        for line, content in enumerate(self.contents[after:], start=after + 1):
+            if content is not None:
+                name, shape = shape_of(content)
+                what = f"{self.path}, line {line} is no {name}"
+                yield line, checked_record(content, shape, what, self._error)
+
     def append(self, contents: Iterable[Mapping[str, Any]]) -> None:
         """Write lines, all or none: on a full disk nothing that was written before is lost."""
         if self._file is None:
@@ -118,9 +138,35 @@ class AppendLog:
 
 
 class OwnsLog:
-    """What owns a file of lines: others may write again once it is closed, or its ``with`` block ends."""
+    """What owns a log whose first line says what it is about.
+
+    Others may write again once it is closed, or its ``with`` block ends.
+    """
 
     _lines: AppendLog
+
+    @contextlib.contextmanager
+    def _opened(
+        self, path: Path, error: type[ChopError], what: str, head: Mapping[str, Any] | None
+    ) -> Iterator[AppendLog]:
+        """The log, to be read inside the block; closed where that fails.
+
+        ``head`` is written as the first line of a new log; None opens one that must be there, to be read.
+        ``what`` is in it, such as "benchmark".
+        """
+        if head is None and not path.is_file():
+            raise error(f"{path.parent} holds no {what} ({path.name} is missing)")
+        self._lines = AppendLog(path, error, writing=head is not None)
+        try:
+            if not self._lines.contents:
+                if head is None:
+                    raise error(f"{path} is empty")
+                self._lines.append([head])
+                self._lines.contents.append(dict(head))
+            yield self._lines
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let others write."""

@@ -9,13 +9,16 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from chop.core.errors import ChopError
+
+Record = dict[str, Any]
 Check = Callable[[Any], bool]
 Shape = Mapping[str, Check]
 
 _DEEPEST = 20
 
 
-def text(value: Any) -> bool:
+def string(value: Any) -> bool:
     """Words."""
     return isinstance(value, str)
 
@@ -25,7 +28,7 @@ def integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**53
 
 
-def number(value: Any) -> bool:
+def finite(value: Any) -> bool:
     """A finite number."""
     return integer(value) or (isinstance(value, float) and math.isfinite(value))
 
@@ -80,18 +83,16 @@ def mismatch(record: Any, shape: Shape) -> str:
     return ""
 
 
+def checked_record(record: Any, shape: Shape, what: str, error: type[ChopError]) -> Record:
+    """A record that has a shape; ``what`` begins the sentence about one that has not."""
+    problem = mismatch(record, shape)
+    if problem:
+        raise error(f"{what}: it has {problem}; use another folder")
+    found: Record = record
+    return found
+
+
 __all__ = [
-    "Check",
-    "Shape",
-    "anything",
-    "integer",
-    "list_of",
-    "mapping_of",
-    "mismatch",
-    "number",
-    "one_of",
-    "optional",
-    "present_part",
-    "record_of",
-    "text",
+    "Check", "Record", "Shape", "anything", "checked_record", "finite", "integer", "list_of", "mapping_of",
+    "mismatch", "one_of", "optional", "present_part", "record_of", "string",
 ]  # fmt: skip

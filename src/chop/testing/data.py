@@ -10,14 +10,14 @@ from torch import Tensor
 from chop.core.grids import nearest_index, resample
 from chop.core.prompt import Axis, Field, Graph, Prompt
 
-AXES = {
+PROMPT_AXES = {
     1: (Axis("x", 1.0),),
     2: (Axis("t"), Axis("x", 1.0)),
     3: (Axis("t"), Axis("lon"), Axis("lat")),
 }
 """What the coordinates of `make_prompt` are."""
 
-Style = Literal["smooth", "integers", "constant", "nonnegative"]
+PromptStyle = Literal["smooth", "integers", "constant", "nonnegative"]
 
 
 def make_prompt(
@@ -32,7 +32,7 @@ def make_prompt(
     own_grids: bool = False,
     consecutive: bool = False,
     masked: bool = False,
-    style: Style = "smooth",
+    style: PromptStyle = "smooth",
     dtype: torch.dtype = torch.float64,
 ) -> Prompt:
     """A random prompt, the same for the same arguments.
@@ -63,7 +63,7 @@ def make_prompt(
             for part in (slice(None, -1), slice(1, None))
         ]
         query = Field(coords.to(dtype), frames.values[..., -1, :, :])
-        return Prompt(inputs=pairs[0], outputs=pairs[1], query=query, at=coords, axes=AXES[dimensions])
+        return Prompt(inputs=pairs[0], outputs=pairs[1], query=query, at=coords, axes=PROMPT_AXES[dimensions])
     query = functions(batch, coords, c_in)
     asked = (
         torch.rand(*batch, *at.shape, generator=random, dtype=torch.float64)
@@ -76,7 +76,7 @@ def make_prompt(
         query=query,
         at=asked.to(dtype),
         graph=graph,
-        axes=AXES[dimensions],
+        axes=PROMPT_AXES[dimensions],
     )
 
 
@@ -98,7 +98,9 @@ def _domain(
     return torch.cat(frames[:3]), frames[3], Graph(edges, points)
 
 
-def _values(random: torch.Generator, shape: tuple[int, ...], grid: Tensor, c: int, style: Style) -> Tensor:
+def _values(
+    random: torch.Generator, shape: tuple[int, ...], grid: Tensor, c: int, style: PromptStyle
+) -> Tensor:
     """Functions ``(*shape, n, c)``: a few waves with random phases, changed according to the style."""
     size = (*shape, 1, c)
     values = torch.zeros(*shape, grid.shape[-2], c, dtype=torch.float64)

@@ -1,4 +1,6 @@
-"""Training batches, made while training runs: batch ``number`` is always the same.
+"""Training of networks of functions: batches, their loss, and the errors that a run is judged by.
+
+Batches are made while training runs: batch ``number`` is always the same.
 
 Each operator of a batch brings six pairs, and every pair is predicted from the others, so one batch gives
 six full-shot predictions of each operator. Which pairs a prediction may see is said by counts: never the
@@ -8,18 +10,25 @@ now and then only a few, so that the network learns to work with any number of e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-Array = NDArray[Any]
+from chop.core.metrics import rel_l2
+from chop.icon.functions.network import Icon
+from chop.numerics import Array
+from chop.problems import conservation, mfc
+from chop.problems.case import Case
+from chop.problems.conservation.sampling import FRAME_STEP, GRID, InitialCondition
+from chop.problems.conservation.training import draw_pairs, solve_cubics
+from chop.problems.random_streams import random_stream
+
 PAIRS = 6
+VALIDATION_STREAM = 20_000_001
+"""The seed of the questions that judge a run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +43,7 @@ class Batch:
     name: str = ""
 
 
-Batches = Callable[[int], Batch]
-
-
-def visible(stream: np.random.Generator, window: Array, few: float = 0.3) -> Tensor:
+def visible_pairs(stream: np.random.Generator, window: Array, few: float = 0.3) -> Tensor:
     """Counts for operators that are consecutive windows or not; a share ``few`` sees 1 to 4 pairs."""
     size = len(window)
     seen = np.broadcast_to(1 - np.eye(PAIRS), (size, PAIRS, PAIRS)).copy()
@@ -68,16 +74,14 @@ class ConservationBatches:
     turns: int = 48
 
     def __call__(self, number: int) -> Batch:
-        from chop.problems.random_streams import random_stream
-
         stream = random_stream("conservation stream", self.split, self.seed, number, 7)
         newest = self.keep // 4 + number * self.size // (self.fluxes * self.turns)
         oldest = max(0, newest - self.keep + 1)
         window = np.arange(self.size) % 2 == 1
         functions = [self._operator(stream, oldest, newest, bool(kind)) for kind in window]
         x, y = (torch.from_numpy(np.stack(part)).unsqueeze(-1) for part in zip(*functions, strict=True))
-        coords = (torch.arange(100, dtype=torch.float64) / 100).float()[:, None].expand(*x.shape)
-        return Batch(x, coords, y, coords, visible(stream, window), "conservation")
+        coords = (torch.arange(GRID, dtype=torch.float64) / GRID).float()[:, None].expand(*x.shape)
+        return Batch(x, coords, y, coords, visible_pairs(stream, window), "conservation")
 
     def _operator(
         self, stream: np.random.Generator, oldest: int, newest: int, window: bool
@@ -85,16 +89,10 @@ class ConservationBatches:
         """Six pairs ``(6, 100)`` of one flux of the blocks at hand."""
         block = _solved(self, int(stream.integers(oldest, newest + 1)))
         frames = block[stream.integers(self.fluxes)]
-        steps = self.frames - 1
-        if window:
-            row, start = stream.integers(self.trajectories), stream.integers(steps - PAIRS + 1)
-            rows, starts = np.full(PAIRS, row), start + np.arange(PAIRS)
-            shifts = np.full(PAIRS, stream.integers(100))
-        else:
-            rows, starts = np.divmod(stream.permutation(self.trajectories * steps)[:PAIRS], steps)
-            shifts = stream.integers(0, 100, PAIRS)
+        rows, starts = draw_pairs(stream, frames, PAIRS, window)
+        shifts = np.full(PAIRS, stream.integers(GRID)) if window else stream.integers(0, GRID, PAIRS)
         sign, turn = 1 - 2 * stream.integers(0, 2, 2)
-        places = (turn * np.arange(100) + shifts[:, None]) % 100
+        places = (turn * np.arange(GRID) + shifts[:, None]) % GRID
         x, y = (np.take_along_axis(frames[rows, s], places, axis=-1) for s in (starts, starts + 1))
         return np.float32(sign) * x, np.float32(sign) * y
 
@@ -102,24 +100,12 @@ class ConservationBatches:
 @lru_cache(maxsize=64)
 def _solved(settings: ConservationBatches, number: int) -> Array:
     """Block ``number``: frames (fluxes, trajectories, frame, 100), float32."""
-    from chop.problems.conservation import CUBIC, Flux, solve
-    from chop.problems.conservation.initial import InitialCondition
-    from chop.problems.random_streams import random_stream
-
-    condition = InitialCondition()
     stream = random_stream("conservation stream", settings.split, settings.seed, number, 8)
-    fluxes, each = settings.fluxes, settings.trajectories
-    coefficients = stream.uniform(-1, 1, (fluxes, 3))
-    rows = fluxes * each
-    starts = stream.uniform(0, 0.1, rows)
-    solution = solve(
-        CUBIC,
-        np.array([condition.draw(stream, 100) for _ in range(rows)]),
-        starts[:, None] + 0.1 * np.arange(settings.frames),
-        parameters=np.repeat(coefficients, each, axis=0),
-        speed=np.repeat(Flux.parse(CUBIC).speed(condition.span, coefficients), each),
-    )
-    return np.asarray(solution.values.reshape(fluxes, each, settings.frames, 100), dtype=np.float32)
+    rows = settings.fluxes * settings.trajectories
+    coefficients = stream.uniform(-1, 1, (settings.fluxes, 3))
+    starts = stream.uniform(0, FRAME_STEP, rows)
+    initial = np.array([InitialCondition().draw(stream, GRID) for _ in range(rows)])
+    return solve_cubics(coefficients, initial, starts, FRAME_STEP, settings.frames)
 
 
 @dataclass(frozen=True)
@@ -139,42 +125,48 @@ class MfcBatches:
     )  # fmt: skip
 
     def __call__(self, number: int) -> Batch:
-        from chop.problems.random_streams import random_stream
-
-        families = 5
-        times, points = self.grids[number // families % len(self.grids)]
+        times, points = self.grids[number // len(mfc.FAMILIES) % len(self.grids)]
         size = self.size if times * points <= 100 else max(1, self.size // 3)
-        case = _stream_on_rows()(
-            batch=size, seed=self.seed, split=self.split, times=times, points=points
+        case = mfc.MfcStream(
+            batch=size, seed=self.seed, split=self.split, times=times, points=points, spacing="rows"
         ).case(number)
         stream = random_stream("mfc stream", self.split, self.seed, number, 7)
         first, second = case.pairs()
-        counts = visible(stream, np.zeros(size, dtype=bool))
+        counts = visible_pairs(stream, np.zeros(size, dtype=bool))
         return Batch(first.values, first.coords, second.values, second.coords, counts, case.meta["family"])
 
 
-@lru_cache(maxsize=1)
-def _stream_on_rows() -> Any:
-    """The problem's own stream with rows and points chosen apart (a class; loaded when first used)."""
-    from chop.problems.mfc import MfcStream, SubGrid, even_grid
-    from chop.problems.mfc.operators import POINTS, TIMES, time_indices
-
-    class OnRows(MfcStream):
-        def _grid(self, window: tuple[float, float], even: bool, stream: np.random.Generator) -> SubGrid:
-            if window[0] == window[1]:
-                return even_grid(window)
-            grid = even_grid(window, self.times, self.points)
-            first, last = time_indices(window)
-            rows = first + np.sort(stream.permutation(last - first + 1)[: self.times])
-            shift, scattered = int(stream.integers(POINTS)), stream.random() < 0.2
-            columns = np.round(np.array(grid.points) * POINTS).astype(int)
-            if scattered and self.points < 20:
-                columns = stream.permutation(POINTS)[: self.points]
-            chosen = np.sort((columns + shift) % POINTS)
-            times = grid.times if even else tuple(rows / (TIMES - 1))
-            return SubGrid(times, tuple(chosen / POINTS))
-
-    return OnRows
+def function_loss(network: Icon, batch: Batch) -> Tensor:
+    """Mean over predictions of the root mean square error relative to the answer's own size."""
+    memory = network.encode(batch.x, batch.x_at, batch.y, batch.y_at)
+    answer = network.decode(memory, batch.x, batch.x_at, batch.y_at, batch.counts)
+    error = (answer - batch.y).square().mean(dim=(-1, -2))
+    size = batch.y.square().mean(dim=(-1, -2))
+    return ((error + 1e-6).sqrt() / (size + 0.02).sqrt()).mean()
 
 
-__all__ = ["PAIRS", "Batch", "Batches", "ConservationBatches", "MfcBatches", "visible"]
+def function_errors(
+    network: Icon, batches: ConservationBatches | MfcBatches, small: bool = False
+) -> dict[str, float]:
+    """Mean relative L2 error on questions of the training distribution that are never trained on, by name."""
+    found = {}
+    with torch.inference_mode():
+        for name, case in _validation(isinstance(batches, MfcBatches), small).items():
+            found[name] = round(float(rel_l2(network(case.prompt), case.target).mean()), 6)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _validation(control: bool, small: bool) -> dict[str, Case]:
+    """Cases by name. Their random streams are others than those of the training batches."""
+    seed, split = VALIDATION_STREAM, "train"
+    if control:
+        n = 4 if small else 40
+        return {name: mfc.sample(name, 1.0, n, seed=seed, split=split) for name in mfc.FAMILIES}
+    return {"conservation": conservation.sample("cubic", 8 if small else 200, seed=seed, split=split)}
+
+
+__all__ = [
+    "PAIRS", "VALIDATION_STREAM", "Batch", "ConservationBatches", "MfcBatches", "function_errors",
+    "function_loss", "visible_pairs",
+]  # fmt: skip

@@ -10,35 +10,32 @@ the answer at one patch does not depend on which others are asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from chop.core.errors import ModelError
 from chop.core.prompt import Prompt, without_repeats
-from chop.icon.functions.config import IconConfig
-from chop.icon.functions.tokens import Places, at_points, interpolated, places, unpatch, windows
-from chop.icon.layers import DecoderBlock, Embed, EncoderBlock, frequencies, fresh_weights
+from chop.icon.config import IconConfig
+from chop.icon.functions.sharing import ask, encoded_pairs
+from chop.icon.functions.tokens import (
+    TokenPlaces,
+    at_points,
+    count_rows,
+    interpolated,
+    regular_grid,
+    token_places,
+    unpatch,
+    windows,
+)
+from chop.icon.layers import DecoderBlock, Embed, EncoderBlock, Memory, frequencies, fresh_weights
+from chop.icon.sharing import InContextNetwork, Question
 
 
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """Encoded pairs: for each decoder layer keys and values ``(B, pairs * tokens, heads, w)``."""
-
-    layers: tuple[tuple[Tensor, Tensor], ...]
-    pairs: int
-
-    def rows(self, index: Tensor) -> Memory:
-        """Part of the batch."""
-        return Memory(tuple((key[index], value[index]) for key, value in self.layers), self.pairs)
-
-
-class Icon(nn.Module):
-    """A frozen model once trained: ``network(prompt)`` is the answer at ``prompt.at``."""
+class Icon(InContextNetwork):
+    """Functions of x, or of (t, x): what `IconConfig` describes."""
 
     blocks = ("encoder.", "decoder.")
-    """Where the matrices are whose momentum is orthogonalised in training."""
 
     def __init__(self, config: IconConfig) -> None:
         super().__init__()
@@ -68,20 +65,7 @@ class Icon(nn.Module):
         fresh_weights(self, depth=len(self.encoder) + len(self.decoder))
         nn.init.zeros_(self.head.weight)
 
-    def forward(self, prompt: Prompt) -> Tensor:
-        """The answer ``(..., m, c)`` in the prompt's dtype; every prompt of the batch by itself."""
-        from chop.icon.functions.sharing import predict
-
-        return predict(self, [prompt], share=False)[0]
-
-    def predict_many(self, prompts: Sequence[Prompt]) -> list[Tensor]:
-        """One answer a prompt; example pairs that prompts share are encoded once."""
-        from chop.icon.functions.sharing import predict
-
-        return predict(self, prompts, share=True)
-
     def check(self, prompt: Prompt) -> None:
-        """Whether this network can be asked this prompt; if not, why."""
         c = self.config
         if prompt.dimensions > c.coordinates:
             raise ModelError(
@@ -104,11 +88,21 @@ class Icon(nn.Module):
                     f"{float(x.max()):g}; divide it by its period"
                 )
 
+    def is_uniform(self, prompt: Prompt) -> bool:
+        if self.config.grid is not None or prompt.dimensions == 1:
+            return True
+        where = (prompt.inputs.coords, prompt.outputs.coords, prompt.query.coords, prompt.at)
+        rows = [count_rows(without_repeats(coords)) for coords in where]
+        return all(bool((part == part.flatten()[0]).all()) for part in rows)
+
+    def answers(self, root: Prompt, questions: Sequence[Question], share: bool) -> list[Tensor]:
+        return ask(self, root, encoded_pairs(self, root, share), questions)
+
     def pair_tokens(self, x_at: Tensor, y_at: Tensor) -> int:
         """How many tokens the D pairs of one prompt have, at coordinates ``(B, D, n, k)``."""
         if self.config.grid:
             return x_at.shape[1] * (self.config.grid // self.config.patch)
-        return x_at.shape[1] * sum(self._places(part).layout.tokens for part in (x_at, y_at))
+        return x_at.shape[1] * sum(self._places(part).patches.tokens for part in (x_at, y_at))
 
     def encode(self, x: Tensor, x_at: Tensor, y: Tensor, y_at: Tensor) -> Memory:
         """Pairs: values ``(B, D, n, c)`` at coordinates ``(B, D, n, k)``, and what they map to."""
@@ -139,7 +133,7 @@ class Icon(nn.Module):
         if c.grid:
             read = interpolated(x_at, x, c.grid)
             place = self._grid_places(read)
-            tokens = self.query(windows(read, place.layout))
+            tokens = self.query(windows(read, place.patches))
             shown, turn = tokens.shape[-2], self._turn(place)
         else:
             before, place = self._places(x_at), self._places(at)
@@ -154,19 +148,17 @@ class Icon(nn.Module):
             tokens = block(tokens, turns, shown, memory.layers[i], bias)
         if not c.grid:
             tokens = tokens[..., shown:, :]
-        answer = unpatch(self.head(self.norm(tokens)), place.layout, c.outputs)
+        answer = unpatch(self.head(self.norm(tokens)), place.patches, c.outputs)
         if not c.grid:
             return answer
-        change = answer + read
-        grid = torch.arange(c.grid, device=at.device, dtype=torch.float64) / c.grid
-        return at_points(grid.to(at.dtype)[:, None], change, at)
+        return at_points(regular_grid(c.grid, like=at), answer + read, at)
 
     def _joint_tokens(self, x: Tensor, x_at: Tensor, y: Tensor, y_at: Tensor) -> tuple[Tensor, Tensor]:
         """One token for a patch of both functions of a pair, on the network's own grid."""
         assert self.config.grid
         x, y = interpolated(x_at, x, self.config.grid), interpolated(y_at, y, self.config.grid)
         place = self._grid_places(x)
-        return self.pair(windows(torch.cat([x, y - x], dim=-1), place.layout)), self._turn(place)
+        return self.pair(windows(torch.cat([x, y - x], dim=-1), place.patches)), self._turn(place)
 
     def _separate_tokens(self, x: Tensor, x_at: Tensor, y: Tensor, y_at: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens of the input, then tokens of the output, each on its own points."""
@@ -174,18 +166,17 @@ class Icon(nn.Module):
         tokens = [self.first(self._content(x, before)), self.second(self._content(y, after))]
         return torch.cat(tokens, dim=-2), _joined([self._turn(place) for place in (before, after)])
 
-    def _places(self, coords: Tensor) -> Places:
-        return places(coords, self.config.patch, self.config.margin)
+    def _places(self, coords: Tensor) -> TokenPlaces:
+        return token_places(coords, self.config.patch, self.config.margin)
 
-    def _grid_places(self, like: Tensor) -> Places:
-        grid = torch.arange(like.shape[-2], device=like.device, dtype=torch.float64) / like.shape[-2]
-        return self._places(grid.to(like.dtype)[None, None, :, None])
+    def _grid_places(self, like: Tensor) -> TokenPlaces:
+        return self._places(regular_grid(like.shape[-2], like)[None, None])
 
-    def _content(self, values: Tensor, place: Places) -> Tensor:
-        seen = windows(values, place.layout)
+    def _content(self, values: Tensor, place: TokenPlaces) -> Tensor:
+        seen = windows(values, place.patches)
         return torch.cat([seen, place.geometry.expand(*seen.shape[:-1], -1)], dim=-1)
 
-    def _turn(self, place: Places) -> Tensor:
+    def _turn(self, place: TokenPlaces) -> Tensor:
         angle = place.centres @ self.turns
         return torch.polar(torch.ones_like(angle), angle).unsqueeze(-2)
 
@@ -219,4 +210,4 @@ def _bias(counts: Tensor, tokens: int, memory: Memory) -> Tensor:
     return spread.unsqueeze(1)
 
 
-__all__ = ["Icon", "Memory"]
+__all__ = ["Icon"]

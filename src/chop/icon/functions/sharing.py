@@ -1,9 +1,7 @@
-"""Answering many prompts at once: every distinct example pair is encoded once.
+"""What questions about functions share: every distinct example pair is encoded once.
 
-Held-out prompts know which pairs of which parent they kept, so all prompts of one parent ask one memory,
-and how often each sees each pair enters attention as the logarithm of that count: a hidden pair has
-count 0, one that pads the prompt has count 2. The steps of a rollout keep the very objects that hold
-their examples, and a memory is remembered as long as they live.
+The steps of a rollout keep the very objects that hold their examples, and a memory is remembered as long
+as they live.
 """
 
 from __future__ import annotations
@@ -19,9 +17,11 @@ from torch import Tensor
 
 from chop.core.prompt import Field, Prompt, without_repeats
 from chop.icon.functions.tokens import count_rows
+from chop.icon.layers import Memory
+from chop.icon.sharing import Question, joint_counts, versions
 
 if TYPE_CHECKING:
-    from chop.icon.functions.network import Icon, Memory
+    from chop.icon.functions.network import Icon
 
 TOKENS = {"cpu": 3000}
 """Tokens worked on at a time (elsewhere 2**19): on a CPU what they need then stays in its cache."""
@@ -30,71 +30,7 @@ REMEMBERED = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """A prompt, the one whose pairs it uses, and how often: ``(*batch of the prompt, pairs)``."""
-
-    number: int
-    prompt: Prompt
-    root: Prompt
-    counts: Tensor | None
-
-
-def predict(network: Icon, prompts: Sequence[Prompt], share: bool) -> list[Tensor]:
-    """An answer for each prompt, in its own dtype and on its own device."""
-    for prompt in prompts:
-        network.check(prompt)
-    answers: dict[int, Tensor] = {}
-    groups: OrderedDict[Prompt, list[Question]] = OrderedDict()
-    for number, prompt in enumerate(prompts):
-        if not _uniform(network, prompt):
-            flat = prompt.flat()
-            alone = [predict(network, [flat[i]], share)[0] for i in range(len(flat.query.values))]
-            answers[number] = torch.stack(alone).reshape(prompt.answer_shape)
-            continue
-        question = traced(number, prompt) if share else _plain(number, prompt)
-        groups.setdefault(question.root, []).append(question)
-    for root, questions in groups.items():
-        encoded = _encoded(network, root, share)
-        for number, values in _ask(network, root, encoded, questions):
-            answers[number] = values
-    return [answers[number] for number in range(len(prompts))]
-
-
-def _uniform(network: Icon, prompt: Prompt) -> bool:
-    """Whether all prompts of a batch are cut into tokens the same way."""
-    if network.config.grid is not None or prompt.dimensions == 1:
-        return True
-    where = (prompt.inputs.coords, prompt.outputs.coords, prompt.query.coords, prompt.at)
-    return all(
-        bool((rows == rows.flatten()[0]).all()) for rows in (count_rows(without_repeats(c)) for c in where)
-    )
-
-
-def _plain(number: int, prompt: Prompt) -> Question:
-    return Question(number, prompt, prompt, None)
-
-
-def traced(number: int, prompt: Prompt) -> Question:
-    """Back to the prompt the examples first appeared in."""
-    root, kept = prompt, None
-    while root.origin is not None:
-        kept = root.origin.kept if kept is None else _composed(root.origin.kept, kept)
-        root = root.origin.parent
-    if kept is None:
-        return _plain(number, prompt)
-    hits = torch.nn.functional.one_hot(kept, root.examples).sum(dim=-2)
-    return Question(number, prompt, root, hits)
-
-
-def _composed(outer: Tensor, inner: Tensor) -> Tensor:
-    """Pairs ``inner`` of a prompt that itself kept ``outer`` of its parent."""
-    while outer.ndim < inner.ndim:
-        outer = outer.unsqueeze(-2)
-    return outer.expand(*inner.shape[:-1], -1).gather(-1, inner)
-
-
-@dataclass(frozen=True, eq=False)
-class _Encoded:
+class EncodedPairs:
     """Memories of a prompt's distinct pairs, ``rows`` rows of the batch in each.
 
     ``fold (D, distinct)`` says which pair is which if some repeat others.
@@ -105,15 +41,14 @@ class _Encoded:
     fold: Tensor | None
 
 
-def _encoded(network: Icon, root: Prompt, share: bool) -> _Encoded:
+def encoded_pairs(network: Icon, root: Prompt, share: bool) -> EncodedPairs:
     """The encoded pairs of a prompt, remembered for the next call if sharing is wanted."""
     if share:
         known = _recall(network, root.inputs, root.outputs)
         if known is not None:
             return known
-    lead = len(root.batch)
     parts = [
-        _flat(tensor, lead, network)
+        network.rows(tensor, len(root.batch))
         for field in (root.inputs, root.outputs)
         for tensor in (field.values, field.coords)
     ]
@@ -126,10 +61,11 @@ def _encoded(network: Icon, root: Prompt, share: bool) -> _Encoded:
         for j in range(root.examples):
             fold[j, kept.index(same.get(j, j))] = 1.0
     x, x_at, y, y_at = parts
-    x_at, y_at = _leaner(x_at), _leaner(y_at)
+    x_at, y_at = _shared_once(x_at), _shared_once(y_at)
     rows = max(1, TOKENS.get(x.device.type, 2**19) // network.pair_tokens(x_at, y_at))
     pieces = zip(*(part.split(rows) for part in (x, x_at, y, y_at)), strict=True)
-    found = _Encoded(tuple(network.encode(*piece) for piece in pieces), rows, fold)
+    found = EncodedPairs(tuple(network.encode(*piece) for piece in pieces), rows, fold)
+    # What is made in inference mode does not count how often it is written to: it is not remembered.
     if share and not torch.is_grad_enabled() and not root.outputs.values.is_inference():
         _remember(network, root.inputs, root.outputs, found)
     return found
@@ -147,83 +83,53 @@ def _repeats(parts: list[Tensor]) -> dict[int, int]:
     return found
 
 
-def _ask(
-    network: Icon, root: Prompt, encoded: _Encoded, questions: list[Question]
-) -> list[tuple[int, Tensor]]:
-    """All questions about one memory, those on the same grids in one pass."""
+def ask(network: Icon, root: Prompt, encoded: EncodedPairs, questions: Sequence[Question]) -> list[Tensor]:
+    """Answers ``(B, Q, m, c)`` of all questions about one memory, those on the same grids in one pass."""
     lead = len(root.batch)
-    together: OrderedDict[object, list[Question]] = OrderedDict()
-    for question in questions:
-        together.setdefault(_shape(question.prompt), []).append(question)
-    found = []
-    for group in together.values():
-        parts = [_query(network, question, lead, root.examples) for question in group]
-        x, x_at, at, counts = (torch.cat(list(part), dim=1) for part in zip(*parts, strict=True))
-        if encoded.fold is not None:
-            counts = counts.to(encoded.fold.dtype) @ encoded.fold
-        plain = encoded.fold is None and all(question.counts is None for question in group)
-        asked = (x, _leaner(x_at), _leaner(at), *(() if plain else (counts,)))
+    together: OrderedDict[object, list[int]] = OrderedDict()
+    for number, question in enumerate(questions):
+        together.setdefault(_grids(question.prompt), []).append(number)
+    found: dict[int, Tensor] = {}
+    for numbers in together.values():
+        group = [questions[number] for number in numbers]
+        fields = [(q.prompt.query.values, q.prompt.query.coords, q.prompt.at) for q in group]
+        parts = [[network.rows(tensor, lead) for tensor in tensors] for tensors in zip(*fields, strict=True)]
+        x, x_at, at = (torch.cat(part, dim=1) for part in parts)
+        sizes = [part.shape[1] for part in parts[0]]
+        asked = [x, _shared_once(x_at), _shared_once(at)]
+        if encoded.fold is not None or any(question.seen is not None for question in group):
+            counts = joint_counts(group, sizes, len(x), like=x)
+            asked.append(counts if encoded.fold is None else counts @ encoded.fold)
         pieces = zip(encoded.memories, *(part.split(encoded.rows) for part in asked), strict=True)
         values = torch.cat([network.decode(*piece) for piece in pieces])
-        sizes = [part[0].shape[1] for part in parts]
-        for question, piece in zip(group, values.split(sizes, dim=1), strict=True):
-            prompt = question.prompt
-            answer = piece.reshape(prompt.answer_shape)
-            found.append((question.number, answer.to(device=prompt.device, dtype=prompt.dtype)))
-    return found
+        found.update(zip(numbers, values.split(sizes, dim=1), strict=True))
+    return [found[number] for number in range(len(questions))]
 
 
-def _query(network: Icon, question: Question, lead: int, pairs: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Query, its points, the points asked and the counts, each ``(B, Q, ...)``."""
-    prompt = question.prompt
-
-    def rows(tensor: Tensor, trailing: int) -> Tensor:
-        flat = _flat(tensor, lead, network)
-        return flat.unsqueeze(1) if flat.ndim == trailing + 1 else flat.flatten(1, -trailing - 1)
-
-    x, x_at, at = (rows(part, 2) for part in (prompt.query.values, prompt.query.coords, prompt.at))
-    if question.counts is None:
-        counts = torch.ones(*x.shape[:2], pairs, device=x.device, dtype=x.dtype)
-    else:
-        counts = rows(question.counts, 1)
-    return x, x_at, at, counts
-
-
-def _flat(tensor: Tensor, lead: int, network: Icon) -> Tensor:
-    """Leading axes to one, in the network's dtype and on its device; shared axes stay shared."""
-    weight = network.head.weight
-    body = tensor.shape[lead:]
-    once = without_repeats(tensor)
-    if all(size == 1 for size in once.shape[:lead]):
-        moved = once.to(device=weight.device, dtype=weight.dtype).reshape(1, *once.shape[lead:])
-        return moved.expand(tensor.shape[:lead].numel(), *body)
-    return tensor.to(device=weight.device, dtype=weight.dtype).reshape(-1, *body)
-
-
-def _leaner(coords: Tensor) -> Tensor:
+def _shared_once(coords: Tensor) -> Tensor:
     """Coordinates that are the same for all, once: what is made of them need not be repeated."""
     if coords.stride(0) != 0 and bool((coords == coords[:1, :1]).all()):
         return coords[:1, :1].expand(coords.shape)
     return coords
 
 
-def _shape(prompt: Prompt) -> object:
+def _grids(prompt: Prompt) -> object:
     rows = tuple(int(count_rows(without_repeats(c)).flatten()[0]) for c in (prompt.query.coords, prompt.at))
     return (prompt.query.points, prompt.at.shape[-2], rows)
 
 
-_Entry = tuple["weakref.ref[Field]", "weakref.ref[Field]", tuple[object, ...], _Encoded]
+_Entry = tuple["weakref.ref[Field]", "weakref.ref[Field]", tuple[object, ...], EncodedPairs]
 _memories: weakref.WeakKeyDictionary[Icon, OrderedDict[int, _Entry]] = weakref.WeakKeyDictionary()
 
 
-def _recall(network: Icon, inputs: Field, outputs: Field) -> _Encoded | None:
+def _recall(network: Icon, inputs: Field, outputs: Field) -> EncodedPairs | None:
     entry = _memories.get(network, OrderedDict()).get(id(inputs))
     if entry is None or entry[0]() is not inputs or entry[1]() is not outputs:
         return None
     return entry[3] if entry[2] == _state(network, inputs, outputs) else None
 
 
-def _remember(network: Icon, inputs: Field, outputs: Field, encoded: _Encoded) -> None:
+def _remember(network: Icon, inputs: Field, outputs: Field, encoded: EncodedPairs) -> None:
     known = _memories.setdefault(network, OrderedDict())
     key = id(inputs)
 
@@ -237,12 +143,8 @@ def _remember(network: Icon, inputs: Field, outputs: Field, encoded: _Encoded) -
 
 
 def _state(network: Icon, inputs: Field, outputs: Field) -> tuple[object, ...]:
-    """Changes when the examples or the weights are written to.
-
-    Tensors made in inference mode do not count that; examples made there are not remembered.
-    """
-    tensors = (inputs.values, inputs.coords, outputs.values, outputs.coords, *network.parameters())
-    return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
+    """Changes when the examples or the weights are written to."""
+    return versions((inputs.values, inputs.coords, outputs.values, outputs.coords, *network.parameters()))
 
 
-__all__ = ["Question", "predict", "traced"]
+__all__ = ["EncodedPairs", "ask", "encoded_pairs"]

@@ -20,7 +20,7 @@ from chop.core.prompt import without_repeats
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class Patches:
     """Which points belong to which token: depends on the number of points and rows alone."""
 
     window: Tensor
@@ -36,7 +36,7 @@ class Layout:
 
 
 @lru_cache(maxsize=256)
-def layout(points: int, rows: int, patch: int, margin: int) -> Layout:
+def cut_patches(points: int, rows: int, patch: int, margin: int) -> Patches:
     """Tokens for ``rows`` equal runs of ``points`` points altogether."""
     # What is remembered here may be made in inference mode and must serve training too.
     with torch.inference_mode(False):
@@ -49,7 +49,7 @@ def layout(points: int, rows: int, patch: int, margin: int) -> Layout:
         centre = starts[:-1] + own // 2
         place = torch.cat([j * patch + torch.arange(int(own[j])) for j in range(patches)])
         row = torch.arange(rows)
-        return Layout(
+        return Patches(
             window=(row[:, None, None] * length + window).flatten(0, 1),
             centre=(row[:, None] * length + centre).flatten(),
             place=(row[:, None] * patches * patch + place).flatten(),
@@ -70,36 +70,36 @@ def count_rows(coords: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class TokenPlaces:
     """Where the tokens of functions lie: centres, and the points of each window relative to them."""
 
-    layout: Layout
+    patches: Patches
     centres: Tensor
     """``(..., tokens, 2)``: t and x"""
     geometry: Tensor
     """``(..., tokens, 3 * window)``: dt, sin and cos of dx"""
 
 
-def places(coords: Tensor, patch: int, margin: int) -> Places:
+def token_places(coords: Tensor, patch: int, margin: int) -> TokenPlaces:
     """Tokens for functions ``(..., n, k)`` with one number of rows; shared leading axes stay lean."""
     coords = without_repeats(coords)
     rows = int(count_rows(coords).flatten()[0])
-    cut = layout(coords.shape[-2], rows, patch, margin)
+    cut = cut_patches(coords.shape[-2], rows, patch, margin)
     if coords.shape[-1] == 1:
         coords = torch.cat([torch.zeros_like(coords), coords], dim=-1)
     centres = coords[..., cut.centre.to(coords.device), :]
     seen = coords[..., cut.window.to(coords.device), :] - centres.unsqueeze(-2)
     angle = 2 * torch.pi * seen[..., 1]
     geometry = torch.cat([2 * seen[..., 0], angle.sin(), angle.cos()], dim=-1)
-    return Places(cut, centres, geometry)
+    return TokenPlaces(cut, centres, geometry)
 
 
-def windows(values: Tensor, cut: Layout) -> Tensor:
+def windows(values: Tensor, cut: Patches) -> Tensor:
     """What each token sees of values ``(..., n, c)``: ``(..., tokens, window * c)``."""
     return values[..., cut.window.to(values.device), :].flatten(-2)
 
 
-def unpatch(answers: Tensor, cut: Layout, channels: int) -> Tensor:
+def unpatch(answers: Tensor, cut: Patches, channels: int) -> Tensor:
     """Answers ``(..., tokens, patch * c)`` at the points: ``(..., n, c)``."""
     each: Tensor = answers.unflatten(-1, (-1, channels)).flatten(-3, -2)
     return each[..., cut.place.to(answers.device), :]
@@ -110,8 +110,13 @@ def interpolated(coords: Tensor, values: Tensor, points: int) -> Tensor:
 
     Linear between neighbours, around the end too; exact where the grids share points.
     """
-    grid = torch.arange(points, device=values.device, dtype=torch.float64) / points
-    return at_points(coords, values, grid.to(values.dtype)[:, None])
+    return at_points(coords, values, regular_grid(points, like=values))
+
+
+def regular_grid(points: int, like: Tensor) -> Tensor:
+    """The points j / ``points``, ``(points, 1)``, with dtype and device of another tensor."""
+    grid = torch.arange(points, device=like.device, dtype=torch.float64) / points
+    return grid.to(like.dtype)[:, None]
 
 
 def at_points(coords: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
@@ -138,5 +143,6 @@ def at_points(coords: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
 
 
 __all__ = [
-    "Layout", "Places", "at_points", "count_rows", "interpolated", "layout", "places", "unpatch", "windows",
+    "Patches", "TokenPlaces", "at_points", "count_rows", "cut_patches", "interpolated", "regular_grid",
+    "token_places", "unpatch", "windows",
 ]  # fmt: skip

@@ -11,22 +11,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from chop.core.errors import ChopError
-from chop.icon.functions.data import PAIRS, visible
+from chop.icon.functions.data import PAIRS, VALIDATION_STREAM, visible_pairs
 from chop.icon.stations.network import StationIcon
+from chop.numerics import Array
+from chop.problems import air
+from chop.problems.air.windows import gather_hours, gather_windows
+from chop.problems.random_streams import random_stream
 
-if TYPE_CHECKING:
-    from chop.problems.air.history import History
-
-Array = NDArray[Any]
-LEADS = 24
+LONGEST_LEAD = 24
 APART = 72
 """Hours between any two windows of one operator that were chosen for their likeness: more than a window
 and the longest lead."""
@@ -74,19 +72,16 @@ class AirBatches:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def __call__(self, number: int) -> StationBatch:
-        from chop.problems.random_streams import random_stream
-
         record = _record(self.folder, self.region, self.period, self.channels)
         stream = random_stream("air", "train", self.seed, number, 7)
         chosen = np.sort(stream.permutation(len(record.places))[: self.stations])
-        leads = stream.integers(1, LEADS + 1, self.size)
+        leads = stream.integers(1, LONGEST_LEAD + 1, self.size)
         alike = np.arange(self.size) % 2 == 1
         ends = np.stack([record.windows(stream, bool(kind)) for kind in alike])
-        hours = ends[..., None] + np.arange(-23, 1)
-        after = ends + leads[:, None]
+        targets = ends + leads[:, None]
         x, x_seen, y, y_seen = (
-            torch.from_numpy(part[rows][..., chosen, :])
-            for rows in (hours, after)
+            gather(torch.from_numpy(part), torch.from_numpy(rows))[..., torch.from_numpy(chosen), :]
+            for gather, rows in ((gather_windows, ends), (gather_hours, targets))
             for part in (record.history.values, record.history.observed)
         )
         factor, summand = self._drift(stream, len(self.channels))
@@ -97,7 +92,7 @@ class AirBatches:
             y_seen,
             record.places[chosen],
             record.neighbours[chosen][:, chosen],
-            visible(stream, np.zeros(self.size, dtype=bool)),
+            visible_pairs(stream, np.zeros(self.size, dtype=bool)),
             self.region,
         )
 
@@ -113,7 +108,7 @@ class AirBatches:
 class _Record:
     """A region's history, where windows may end, and a short code of each of its hours ``(T, CODE)``."""
 
-    history: History
+    history: air.History
     places: Tensor
     neighbours: Tensor
     ends: Array
@@ -144,23 +139,18 @@ class _Record:
 
 @lru_cache(maxsize=4)
 def _record(folder: str, region: str, period: tuple[str, str], channels: tuple[str, ...]) -> _Record:
-    from chop.problems import air
-    from chop.problems.air.selection import eligible
-
-    known = air.load_region(folder, region, channels=channels)
-    if known.channels != channels:
-        raise ChopError(f"{region} gives the channels {', '.join(known.channels)}, not {', '.join(channels)}")
-    history = air.prepare(known, period)
-    ends = eligible(history, period, LEADS)
+    history = air.load_history(folder, region, channels, period)
+    ends = air.eligible(history, period, LONGEST_LEAD)
     kept_back = _judged_weeks(history, ends)
     if (~kept_back).sum() < 10 * PAIRS:
         raise ChopError(f"{region} has only {int((~kept_back).sum())} windows to train on in {period}")
-    size = len(known.lon)
+    lon, lat = history.region.lon, history.region.lat
+    size = len(lon)
     neighbours = torch.zeros(size, size, dtype=torch.bool)
     neighbours[tuple(history.graph.graph.edges)] = True
     return _Record(
         history,
-        torch.from_numpy(np.stack([known.lon, known.lat], axis=-1)).float(),
+        torch.from_numpy(np.stack([lon, lat], axis=-1)).float(),
         neighbours,
         ends[~kept_back],
         ends[kept_back],
@@ -168,14 +158,14 @@ def _record(folder: str, region: str, period: tuple[str, str], channels: tuple[s
     )
 
 
-def _judged_weeks(history: History, ends: Array) -> Array:
+def _judged_weeks(history: air.History, ends: Array) -> Array:
     """Whether any hour from a window to its latest target lies in the first week of Feb, May, Aug, Nov."""
     days = history.region.times.astype("datetime64[D]")
     day = (days - days.astype("datetime64[M]")).astype(int)
     month = days.astype("datetime64[M]").astype(int) % 12
     kept = np.isin(month, (1, 4, 7, 10)) & (day < 7) & (days >= np.datetime64("2023-01-01"))
     total = np.concatenate([[0], np.cumsum(kept)])
-    return np.asarray(total[ends + LEADS + 1] - total[ends - 23] > 0)
+    return np.asarray(total[ends + LONGEST_LEAD + 1] - total[ends - 23] > 0)
 
 
 def _codes(values: Array) -> Array:
@@ -207,13 +197,11 @@ def channel_errors(answer: Tensor, truth: Tensor, seen: Tensor) -> Tensor:
 
 def station_errors(network: StationIcon, batches: AirBatches, small: bool = False) -> dict[str, float]:
     """Mean RMSE in the region's units on the weeks not trained on, by pollutant and lead."""
-    from chop.problems import air
-
     record = _record(batches.folder, batches.region, batches.period, batches.channels)
     if not record.judged.size:
         return {}
     found = {}
-    stream = np.random.default_rng(20_000_001)
+    stream = np.random.default_rng(VALIDATION_STREAM)
     for lead in (1, 6, 24):
         ends = stream.choice(record.judged, 4 if small else 24)
         examples = np.stack([stream.choice(record.ends, 5, replace=False) for _ in ends])

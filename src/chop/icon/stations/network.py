@@ -11,47 +11,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from chop.core.errors import ModelError
 from chop.core.prompt import Prompt, without_repeats
-from chop.icon.layers import Embed, fresh_weights
-from chop.icon.stations.config import StationConfig
-from chop.icon.stations.layers import AskingBlock, Kernels, StationBlock
+from chop.icon.config import StationConfig
+from chop.icon.layers import AskingBlock, Embed, Kernels, Memory, StationBlock, fresh_weights
+from chop.icon.sharing import InContextNetwork, Question
+from chop.icon.stations.sharing import ask_stations, first_places
 
 HARMONICS = 3
 _SPREAD = math.sqrt((24**2 - 1) / 12)
 """Standard deviation of the hour of day: the hour channel comes normalised by it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """Encoded pairs: for each asking layer keys and values ``(B, S, H, D, w)``."""
-
-    layers: tuple[tuple[Tensor, Tensor], ...]
-
-
-class StationIcon(nn.Module):
-    """A frozen model once trained: ``network(prompt)`` is the answer at the stations of ``prompt.at``."""
+class StationIcon(InContextNetwork):
+    """Windows of hours at stations: what `StationConfig` describes."""
 
     blocks = ("windows.", "pairs.", "asking.")
-    """Where the matrices are whose momentum is orthogonalised in training."""
 
     def __init__(self, config: StationConfig) -> None:
         super().__init__()
         self.config = config
         c, width, channels = config, config.width, len(config.channels)
-        kernels = 3 * len(c.lengths)
         self.kernels = Kernels(c.lengths)
         self.window = Embed(2 * c.hours * channels, 2 * HARMONICS, width)
         self.pair = Embed(4 * channels, 4 * HARMONICS, width)
-        self.windows = nn.ModuleList(StationBlock(width, kernels, c.each) for _ in range(c.window_layers))
-        self.pairs = nn.ModuleList(StationBlock(width, kernels, c.each) for _ in range(c.pair_layers))
+        self.windows = nn.ModuleList(StationBlock(width, c.kernels, c.each) for _ in range(c.window_layers))
+        self.pairs = nn.ModuleList(StationBlock(width, c.kernels, c.each) for _ in range(c.pair_layers))
         self.asking = nn.ModuleList(
-            AskingBlock(width, c.heads, kernels, c.each) for _ in range(c.asking_layers)
+            AskingBlock(width, c.heads, c.kernels, c.each) for _ in range(c.asking_layers)
         )
         self.memory_norm = nn.LayerNorm(width)
         self.norm = nn.LayerNorm(width)
@@ -66,20 +57,7 @@ class StationIcon(nn.Module):
         with torch.no_grad():  # at first the answer is mostly the last hour
             self.head.bias.view(len(c.channels), -1)[:, c.hours - 1] = 4.0
 
-    def forward(self, prompt: Prompt) -> Tensor:
-        """The answer ``(..., S, c)`` in the prompt's dtype; every prompt of the batch by itself."""
-        from chop.icon.stations.sharing import predict
-
-        return predict(self, [prompt], share=False)[0]
-
-    def predict_many(self, prompts: Sequence[Prompt]) -> list[Tensor]:
-        """One answer a prompt; windows and pairs that prompts share are encoded once."""
-        from chop.icon.stations.sharing import predict
-
-        return predict(self, prompts, share=True)
-
     def check(self, prompt: Prompt) -> None:
-        """Whether this network can be asked this prompt; if not, why."""
         c = self.config
         names = tuple(axis.name for axis in prompt.axes or ())
         if len(names) != 3 or (not prompt.assumed and names != ("t", "lon", "lat")):
@@ -100,6 +78,17 @@ class StationIcon(nn.Module):
             t = without_repeats(coords)[..., 0].unflatten(-1, (c.hours, stations))
             if not bool((t == t[..., :1]).all() and (t[..., 1:, 0] > t[..., :-1, 0]).all()):
                 raise ModelError("the frames of a window must follow each other, the oldest first")
+
+    def is_uniform(self, prompt: Prompt) -> bool:
+        """All prompts of the batch, their inputs and outputs have the same stations in the same order."""
+        places, hours = first_places(prompt), self.config.hours
+        windows = (prompt.inputs.coords, prompt.query.coords)
+        where = [without_repeats(coords)[..., 1:].unflatten(-2, (hours, -1)) for coords in windows]
+        where += [without_repeats(coords)[..., 1:] for coords in (prompt.outputs.coords, prompt.at)]
+        return all(bool((part == places).all()) for part in where)
+
+    def answers(self, root: Prompt, questions: Sequence[Question], share: bool) -> list[Tensor]:
+        return ask_stations(self, root, questions, share)
 
     def encode_windows(self, x: Tensor, seen: Tensor, kernels: Tensor) -> Tensor:
         """Tokens ``(N, S, w)`` of windows ``(N, hours, S, c)`` and what was observed of them."""
@@ -129,7 +118,11 @@ class StationIcon(nn.Module):
         for block in self.pairs:
             flat = block(flat, kernels)
         memory = self.memory_norm(flat).unflatten(0, tokens.shape[:2])
-        return Memory(tuple(_asking(block).pairs.remember(memory) for block in self.asking))
+        layers = []
+        for block in self.asking:
+            assert isinstance(block, AskingBlock)
+            layers.append(block.pairs.remember(memory))
+        return Memory(tuple(layers), tokens.shape[1])
 
     def ask(
         self, memory: Memory, tokens: Tensor, x: Tensor, counts: Tensor | None, kernels: Tensor
@@ -148,11 +141,6 @@ class StationIcon(nn.Module):
         return answer
 
 
-def _asking(block: nn.Module) -> AskingBlock:
-    assert isinstance(block, AskingBlock)
-    return block
-
-
 def _soft(values: Tensor) -> Tensor:
     """Large values drawn together, so that an episode of haze does not drown the rest."""
     return torch.asinh(values)
@@ -169,4 +157,4 @@ def _waves(angle: Tensor) -> list[Tensor]:
     return [turned.sin(), turned.cos()]
 
 
-__all__ = ["Memory", "StationIcon"]
+__all__ = ["StationIcon"]

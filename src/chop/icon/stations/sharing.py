@@ -1,63 +1,98 @@
-"""Answering station prompts: every distinct window is encoded once, every distinct pair once.
+"""What questions about stations share: every distinct window is encoded once, every distinct pair once.
 
 A held-out prompt asks one of its parent's own example windows, so a program that validates itself on D
-examples encodes nothing new: it only asks more often. Which pairs a query may see is the logarithm of a
-count added to its attention, as in the function network. Windows are remembered from call to call
-(`chop.icon.stations.memory`).
+examples encodes nothing new: it only asks more often.
+
+Windows are remembered by their content from call to call. The same hours come back: as a query at several
+leads, as an example of many queries, as what a held-out prompt asks. A window's tokens depend on the
+window, the stations and the weights alone, so they are kept for the next time, the most recent ones up to
+a limit. Every window is encoded by itself: what it becomes must not depend on which others were new, or
+answers would depend on history in their last digits.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from chop.core.prompt import Field, Prompt, without_repeats
-from chop.icon.functions.sharing import Question, traced
-from chop.icon.stations.memory import Windows, windows_of
-from chop.icon.stations.network import StationIcon
+from chop.core.prompt import Field, Prompt
+from chop.icon.sharing import Question, joint_counts, versions
+from chop.runs.fingerprint import feed_tensor, quick
+
+if TYPE_CHECKING:
+    from chop.icon.stations.network import StationIcon
 
 WINDOWS = {"cpu": 24}
 """Windows of a few hundred stations worked on at a time (elsewhere 512): the rest stays in the cache."""
+REMEMBERED_BYTES = 128 * 2**20
+"""Of the tokens of windows, for one network."""
 
 
-def predict(network: StationIcon, prompts: Sequence[Prompt], share: bool) -> list[Tensor]:
-    """An answer for each prompt, in its own dtype and on its own device."""
-    for prompt in prompts:
-        network.check(prompt)
-    answers: dict[int, Tensor] = {}
-    groups: OrderedDict[Prompt, list[Question]] = OrderedDict()
-    for number, prompt in enumerate(prompts):
-        if not _one_network(prompt):
-            flat = prompt.flat()
-            alone = [predict(network, [flat[i]], share)[0] for i in range(len(flat.query.values))]
-            answers[number] = torch.stack(alone).reshape(prompt.answer_shape)
-            continue
-        question = traced(number, prompt) if share else Question(number, prompt, prompt, None)
-        groups.setdefault(question.root, []).append(question)
-    for root, questions in groups.items():
-        for question, values in zip(questions, _answered(network, root, questions, share), strict=True):
-            prompt = question.prompt
-            answers[question.number] = values.to(prompt.device, prompt.dtype).reshape(prompt.answer_shape)
-    return [answers[number] for number in range(len(prompts))]
+def ask_stations(
+    network: StationIcon, root: Prompt, questions: Sequence[Question], share: bool
+) -> list[Tensor]:
+    """Answers ``(B, Q, S, c)`` of all questions about one prompt's pairs."""
+    weight = network.head.weight
+    stations = (first_places(root).to(weight.device, weight.dtype), neighbours(root).to(weight.device))
+    kernels = network.kernels(*stations)
+    remember = share and weight.device.type == "cpu" and not torch.is_grad_enabled()
+    known = _windows_of(network, *stations) if remember else None
+    y, y_seen = (network.rows(part, len(root.batch)) for part in (root.outputs.values, root.outputs.observed))
+    batch, pairs = y.shape[:2]
+    windows, order, sizes = _distinct_windows(network, root, questions)
+    in_order = order == list(range(sum(values.shape[1] for values, _ in windows)))
+    index = torch.tensor(order, device=weight.device)
+    plain = all(question.seen is None for question in questions)
+    counts = None if plain else joint_counts(questions, sizes, batch, like=weight)
+    rows = max(1, WINDOWS.get(weight.device.type, 512) // (pairs + 1))
+    pieces = []
+    for first in range(0, batch, rows):
+        part = slice(first, first + rows)
+        x, seen = (torch.cat([one[part] for one in parts], dim=1) for parts in zip(*windows, strict=True))
+        flat = (x.flatten(0, 1), seen.flatten(0, 1), kernels)
+        tokens = network.encode_windows(*flat) if known is None else known.tokens(network, *flat)
+        tokens = tokens.unflatten(0, x.shape[:2])
+        memory = network.encode_pairs(tokens[:, :pairs], x[:, :pairs, -1], y[part], y_seen[part], kernels)
+        if not in_order:
+            tokens, x = tokens.index_select(1, index), x.index_select(1, index)
+        pieces.append(network.ask(memory, tokens, x, None if counts is None else counts[part], kernels))
+    return list(torch.cat(pieces).split(sizes, dim=1))
 
 
-def _one_network(prompt: Prompt) -> bool:
-    """Whether all prompts of the batch, their inputs and outputs have the same stations in the same order."""
-    places = _places(prompt)
-    hours = prompt.query.points // len(places)
-    for coords in (prompt.inputs.coords, prompt.query.coords):
-        if not bool((without_repeats(coords)[..., 1:].unflatten(-2, (hours, -1)) == places).all()):
-            return False
-    return all(
-        bool((without_repeats(c)[..., 1:] == places).all()) for c in (prompt.outputs.coords, prompt.at)
-    )
+def _distinct_windows(
+    network: StationIcon, root: Prompt, questions: Sequence[Question]
+) -> tuple[list[tuple[Tensor, Tensor]], list[int], list[int]]:
+    """The examples' windows, then others; which of them is asked in turn; how many each question asks.
+
+    Windows are values ``(B, P, hours, S, c)`` with what was observed of them.
+    """
+
+    def windows(field: Field) -> tuple[Tensor, Tensor]:
+        parts = (network.rows(part, len(root.batch)) for part in (field.values, field.observed))
+        values, seen = (part.unflatten(-2, (network.config.hours, -1)) for part in parts)
+        return values, seen
+
+    found = [windows(root.inputs)]
+    order: list[int] = []
+    sizes, total = [], root.examples
+    for question in questions:
+        if _same(question.prompt.query, root.inputs):  # held-out prompts ask the examples' own windows
+            asked = range(root.examples)
+        else:
+            found.append(windows(question.prompt.query))
+            asked = range(total, total + found[-1][0].shape[1])
+            total = asked.stop
+        order += asked
+        sizes.append(len(asked))
+    return found, order, sizes
 
 
-def _places(prompt: Prompt) -> Tensor:
+def first_places(prompt: Prompt) -> Tensor:
     """Longitude and latitude ``(S, 2)`` of the first prompt's stations."""
     return prompt.at[(0,) * len(prompt.batch)][:, 1:]
 
@@ -80,107 +115,50 @@ def _same(one: Field, other: Field) -> bool:
     return one is other or (a.data_ptr(), a.shape, a.stride()) == (b.data_ptr(), b.shape, b.stride())
 
 
-@dataclass(frozen=True, eq=False)
-class _Windows:
-    """Windows of all prompts of a batch ``(B, P, hours, S, c)``, and what was observed of them."""
+class RememberedWindows:
+    """The encoded windows of one network on one set of stations."""
 
-    values: Tensor
-    seen: Tensor
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, Tensor] = OrderedDict()
+        self._bytes = 0
 
-    def cut(self, rows: slice) -> _Windows:
-        return _Windows(self.values[rows], self.seen[rows])
-
-
-def _answered(network: StationIcon, root: Prompt, questions: list[Question], share: bool) -> list[Tensor]:
-    """Answers ``(B, Q, S, c)`` of all questions about one prompt's pairs."""
-    lead = len(root.batch)
-    device, dtype = network.head.weight.device, network.head.weight.dtype
-    stations = (_places(root).to(device, dtype), neighbours(root).to(device))
-    kernels = network.kernels(*stations)
-    remember = share and device.type == "cpu" and not torch.is_grad_enabled()
-    encode = _encoder(network, kernels, windows_of(network, *stations) if remember else None)
-
-    def flat(field: Field, extra: int) -> tuple[Tensor, Tensor]:
-        """Values and mask with one batch axis and ``extra`` axes made one."""
-        parts = (field.values.to(device, dtype), field.observed.to(device))
-        shaped = [part.reshape(-1, *part.shape[lead:]) for part in parts]
-        values, seen = (part.flatten(1, -3) if extra else part.unsqueeze(1) for part in shaped)
-        return values, seen
-
-    hours = network.config.hours
-    x, x_seen = (part.unflatten(-2, (hours, -1)) for part in flat(root.inputs, 1))
-    y, y_seen = flat(root.outputs, 1)
-    asked: list[_Windows | None] = []
-    counts = []
-    for question in questions:
-        prompt = question.prompt
-        if _same(prompt.query, root.inputs):  # held-out prompts ask the examples' own windows
-            asked.append(None)
-        else:
-            parts = (p.unflatten(-2, (hours, -1)) for p in flat(prompt.query, len(prompt.batch) - lead))
-            asked.append(_Windows(*parts))
-        size = x.shape[1] if asked[-1] is None else asked[-1].values.shape[1]
-        if question.counts is None:
-            counts.append(torch.ones(len(x), size, root.examples, device=device, dtype=dtype))
-        else:
-            counts.append(question.counts.to(device, dtype).reshape(len(x), size, root.examples))
-    plain = all(question.counts is None for question in questions)
-    rows = max(1, WINDOWS.get(device.type, 512) // (x.shape[1] + 1))
-    pieces = []
-    for first in range(0, len(x), rows):
-        part = slice(first, first + rows)
-        pieces.append(
-            _batch(
-                network,
-                _Windows(x[part], x_seen[part]),
-                (y[part], y_seen[part]),
-                [None if windows is None else windows.cut(part) for windows in asked],
-                None if plain else torch.cat([count[part] for count in counts], dim=1),
-                kernels,
-                encode,
-            )
-        )
-    sizes = [count.shape[1] for count in counts]
-    return list(torch.cat(pieces).split(sizes, dim=1))
+    def tokens(self, network: StationIcon, x: Tensor, seen: Tensor, kernels: Tensor) -> Tensor:
+        """Tokens ``(N, S, w)`` of windows ``(N, hours, S, c)``; only new ones are encoded."""
+        found = []
+        for values, mask in zip(x, seen, strict=True):
+            key = _digest(values, mask)
+            tokens = self._known.pop(key, None)
+            if tokens is None:
+                tokens = network.encode_windows(values[None], mask[None], kernels)[0]
+                self._bytes += tokens.nbytes
+            self._known[key] = tokens
+            found.append(tokens)
+        while self._bytes > REMEMBERED_BYTES and self._known:
+            self._bytes -= self._known.popitem(last=False)[1].nbytes
+        return torch.stack(found)
 
 
-Encode = Callable[[Tensor, Tensor], Tensor]
+def _digest(*tensors: Tensor) -> bytes:
+    """A name for the content of tensors."""
+    known = quick()
+    for tensor in tensors:
+        feed_tensor(known, tensor)
+    return known.digest()
 
 
-def _encoder(network: StationIcon, kernels: Tensor, known: Windows | None) -> Encode:
-    """Windows and what was observed of them to tokens, through what is remembered if anything is."""
-    if known is None:
-        return lambda x, seen: network.encode_windows(x, seen, kernels)
-    return lambda x, seen: known.tokens(network, x, seen, kernels)
+_remembered: weakref.WeakKeyDictionary[StationIcon, tuple[object, RememberedWindows]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def _batch(
-    network: StationIcon,
-    shown: _Windows,
-    after: tuple[Tensor, Tensor],
-    asked: list[_Windows | None],
-    counts: Tensor | None,
-    kernels: Tensor,
-    encode: Encode,
-) -> Tensor:
-    """Answers ``(B, all queries, S, c)`` of a few prompts; None in ``asked`` means the example windows."""
-    new = [windows for windows in asked if windows is not None]
-    values = torch.cat([shown.values, *(windows.values for windows in new)], dim=1)
-    seen = torch.cat([shown.seen, *(windows.seen for windows in new)], dim=1)
-    tokens = encode(values.flatten(0, 1), seen.flatten(0, 1))
-    tokens = tokens.unflatten(0, values.shape[:2])
-    pairs = shown.values.shape[1]
-    memory = network.encode_pairs(tokens[:, :pairs], values[:, :pairs, -1], *after, kernels)
-    order: list[int] = []
-    next_new = pairs
-    for windows in asked:
-        size = pairs if windows is None else windows.values.shape[1]
-        order += range(pairs) if windows is None else range(next_new, next_new + size)
-        next_new += 0 if windows is None else size
-    if order != list(range(len(order))):
-        index = torch.tensor(order, device=tokens.device)
-        tokens, values = tokens.index_select(1, index), values.index_select(1, index)
-    return network.ask(memory, tokens, values, counts, kernels)
+def _windows_of(network: StationIcon, places: Tensor, neighbours: Tensor) -> RememberedWindows:
+    """What is remembered; forgotten when the stations or the weights are others than the last time."""
+    state = (_digest(places, neighbours), versions(network.parameters()))
+    known = _remembered.get(network)
+    if known is None or known[0] != state:
+        known = (state, RememberedWindows())
+        _remembered[network] = known
+    return known[1]
 
 
-__all__ = ["neighbours", "predict"]
+__all__ = ["REMEMBERED_BYTES", "RememberedWindows", "ask_stations", "first_places", "neighbours"]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chop.core.errors import DataError
+from chop.numerics import Array
 from chop.storage.guards.bounds import unfolded
 from chop.storage.guards.hdf5 import check_hdf5, is_hdf5, reading
 
@@ -179,7 +180,7 @@ def _places(
     stations: tuple[str, ...],
     places: dict[str, tuple[float, float]] | None,
     table: Path | None,
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+) -> tuple[Array, Array]:
     if places is not None:
         assert table is not None
         absent = [station for station in stations if station not in places]

@@ -12,20 +12,21 @@ that it is never scored. A filled value of hour t depends on hours up to t only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from chop.core.errors import DataError
-from chop.problems.air.graph import StationGraph, station_graph
-from chop.problems.air.region import Region
+from chop.numerics import Array
+from chop.problems.air.region import Region, StationGraph, load_region, station_graph
 
 LONGEST_HOLD = 6  # hours
 EXAMPLE_PERIOD = ("2022-01-01", "2024-01-01")
 
-Array = np.ndarray[Any, Any]
 Period = tuple[Any, Any]
 """A half-open span of time: two dates or hours, as text or datetime64."""
 
@@ -93,6 +94,13 @@ def prepare(region: Region, period: Period = EXAMPLE_PERIOD) -> History:
     for channel in range(len(region.channels)):
         fill(values[:, :, channel], observed[:, :, channel])
     return History(region, scaling, values, observed, (str(_hour(period[0])), str(_hour(period[1]))))
+
+
+def load_history(
+    folder_or_nc: str | Path, name: str | None, channels: Iterable[str] | None, period: Period
+) -> History:
+    """A region from its file, its channels in exactly the order given, prepared for an example period."""
+    return prepare(load_region(folder_or_nc, name, channels, in_order=True), period)
 
 
 def fill(values: Array, observed: Array) -> None:
@@ -165,4 +173,4 @@ def _span(region: Region) -> str:
     return f"{region.times[0]} to {region.times[-1]}"
 
 
-__all__ = ["EXAMPLE_PERIOD", "History", "Period", "Scaling", "fill", "prepare"]
+__all__ = ["EXAMPLE_PERIOD", "History", "Period", "Scaling", "fill", "load_history", "prepare"]

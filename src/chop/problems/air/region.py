@@ -1,4 +1,4 @@
-"""A region's raw observations: every channel in physical units, NaN where nothing was observed.
+"""A region: its raw observations in physical units (NaN where nothing was observed) and its station graph.
 
 Channels stand in one order whatever the file: ``hour`` (of day, as the file's clock shows it), weather,
 ``wind_speed`` (km/h) and ``wind_direction`` (degrees the wind comes *from*, clockwise from north, in
@@ -10,25 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
-from chop.core.errors import DataError
+from chop.core.errors import DataError, ProblemError
+from chop.core.prompt import Graph
+from chop.numerics import Array
 from chop.problems.air.dataset import DIMS, HOUR, open_dataset, require_xarray
 from chop.storage.guards.hdf5 import reading
 
 if TYPE_CHECKING:
     import xarray
 
-SCORED = ("PM2.5", "O3")
-POLLUTANTS = ("NO2", *SCORED)
+POLLUTANTS = ("PM2.5", "O3")
+"""The scored ones."""
+_CONCENTRATIONS = ("NO2", *POLLUTANTS)
 _WEATHER = ("t2m", "d2m", "tp", "sp", "msl", "blh", "msdwswrf")  # then whatever else there is, by name
 _WIND = ("wind_speed", "wind_direction")
 _COMPONENTS = (("u100", "v100"), ("u10", "v10"))  # the first pair there is
 _KM_PER_HOUR = 3.6  # of a metre a second
-
-Array = np.ndarray[Any, Any]
+RADIUS = 3.0  # degrees
+EARTH_RADIUS = 6371.0  # km
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +87,24 @@ def load_region(
     name: str | None = None,
     channels: Iterable[str] | None = None,
     stations_csv: str | Path | None = None,
+    in_order: bool = False,
 ) -> Region:
     """A region from ``dataset_<name>.nc`` of a folder, or from one file.
 
-    ``channels`` keeps only some, in the order above whatever order they are asked for; without it
-    everything there is is taken, and the two scored pollutants must be there. Hours absent from the file
-    become rows of NaN; infinite values and negative concentrations count as not observed.
+    ``channels`` keeps only some, in the order above whatever order they are asked for (with ``in_order``
+    another order is an error: a network wants its own); without it everything there is is taken, and the
+    two scored pollutants must be there. Hours absent from the file become rows of NaN; infinite values and
+    negative concentrations count as not observed.
     """
+    asked = None if channels is None else tuple(channels)
     with open_dataset(folder_or_nc, name, stations_csv) as data, reading(folder_or_nc, DataError):
         region = str(data.attrs["region"])
-        wanted = _wanted(data, region, channels)
+        wanted = _wanted(data, region, asked)
+        if in_order and asked is not None and wanted != asked:
+            raise DataError(
+                f"the channels {', '.join(asked)} are wanted in this order, "
+                f"but {region} gives {', '.join(wanted)}"
+            )
         times, rows = _hourly(data["time"].values)
         values = np.full((len(times), data.sizes["station"], len(wanted)), np.nan, dtype=np.float32)
         components = _components(data)
@@ -135,8 +147,8 @@ def wind_direction(u: Array, v: Array) -> Array:
 def channel_order(names: Iterable[str]) -> tuple[str, ...]:
     """The design's order: hour, weather, wind, NO2, PM2.5, O3."""
     given = set(names)
-    fixed = {"hour", *_WEATHER, *_WIND, *POLLUTANTS}
-    order = ["hour", *_WEATHER, *sorted(given - fixed), *_WIND, *POLLUTANTS]
+    fixed = {"hour", *_WEATHER, *_WIND, *_CONCENTRATIONS}
+    order = ["hour", *_WEATHER, *sorted(given - fixed), *_WIND, *_CONCENTRATIONS]
     return tuple(name for name in order if name in given)
 
 
@@ -146,7 +158,7 @@ def _wanted(data: xarray.Dataset, region: str, channels: Iterable[str] | None) -
     if _components(data) is not None:
         there.update(_WIND)
     chosen = there if channels is None else set(channels)
-    absent = sorted((chosen if channels is not None else set(SCORED)) - there)
+    absent = sorted((chosen if channels is not None else set(POLLUTANTS)) - there)
     if absent:
         raise DataError(
             f"region {region} has no {', '.join(absent)}; it has {', '.join(channel_order(there))}"
@@ -164,7 +176,7 @@ def _numbers(data: xarray.Dataset, name: str) -> Array:
         raise DataError(f"{name} must hold numbers, not {variable.dtype}")
     values = variable.transpose(*DIMS).values.astype(np.float32)
     wrong = ~np.isfinite(values)
-    if name in POLLUTANTS:
+    if name in _CONCENTRATIONS:
         wrong |= values < 0
     values[wrong] = np.nan
     return values
@@ -177,4 +189,55 @@ def _hourly(times: Array) -> tuple[Array, Array]:
     return every, ((given - given[0]) / HOUR).astype(np.int64)
 
 
-__all__ = ["POLLUTANTS", "SCORED", "Region", "channel_order", "load_region", "wind_direction", "wind_speed"]
+@dataclass(frozen=True, eq=False)
+class StationGraph:
+    """``graph`` lists every edge both ways; of edge e, from ``edges[0, e]`` to ``edges[1, e]``, ``distance``
+    is the great circle in km and ``direction`` the bearing in radians, clockwise from north in [0, 2π).
+    """
+
+    graph: Graph
+    distance: Array
+    direction: Array
+
+
+def station_graph(lon: Array, lat: Array, radius: float = RADIUS) -> StationGraph:
+    """Edges between stations at most ``radius`` degrees apart (Euclidean in lon/lat, as in the paper).
+
+    Stations without neighbours, and a network of one station, are allowed.
+    """
+    lon, lat = np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
+    if lon.ndim != 1 or lon.shape != lat.shape or not lon.size:
+        raise ProblemError(f"stations need one lon and one lat each, not {lon.shape} and {lat.shape}")
+    if not (np.isfinite(lon).all() and np.isfinite(lat).all()):
+        raise ProblemError("a station without a place has no neighbours: lon and lat must be finite")
+    if not radius >= 0:
+        raise ProblemError(f"radius must be 0 or more degrees, not {radius}")
+    near = (lon[:, None] - lon) ** 2 + (lat[:, None] - lat) ** 2 <= radius**2
+    np.fill_diagonal(near, False)
+    start, end = np.nonzero(near)
+    return StationGraph(
+        Graph(torch.from_numpy(np.stack([start, end])), int(lon.size)),
+        great_circle(lon[start], lat[start], lon[end], lat[end]),
+        bearing(lon[start], lat[start], lon[end], lat[end]),
+    )
+
+
+def great_circle(lon: Array, lat: Array, other_lon: Array, other_lat: Array) -> Array:
+    """Distance in km on a sphere, exact for small distances too (haversine)."""
+    a, b = np.radians(lat), np.radians(other_lat)
+    sine = np.sin((b - a) / 2) ** 2 + np.cos(a) * np.cos(b) * np.sin(np.radians(other_lon - lon) / 2) ** 2
+    return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.sqrt(np.clip(sine, 0.0, 1.0))))
+
+
+def bearing(lon: Array, lat: Array, other_lon: Array, other_lat: Array) -> Array:
+    """Initial direction from one place to another: radians clockwise from north in [0, 2π)."""
+    a, b, turn = np.radians(lat), np.radians(other_lat), np.radians(other_lon - lon)
+    east = np.sin(turn) * np.cos(b)
+    north = np.cos(a) * np.sin(b) - np.sin(a) * np.cos(b) * np.cos(turn)
+    return np.asarray(np.arctan2(east, north) % (2 * np.pi))
+
+
+__all__ = [
+    "POLLUTANTS", "RADIUS", "Region", "StationGraph", "bearing", "channel_order", "great_circle",
+    "load_region", "station_graph", "wind_direction", "wind_speed",
+]  # fmt: skip

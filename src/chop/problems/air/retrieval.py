@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from chop.core.errors import DataError, ProblemError
-from chop.problems.air.eligibility import usable_windows
+from chop.numerics import Array
 from chop.problems.air.history import History, Period
-from chop.problems.air.windows import WINDOW
+from chop.problems.air.windows import WINDOW, usable_windows
 from chop.runs.fingerprint import feed_bytes, plain, quick
 from chop.storage.atomic import atomic_path, make_folder
 
@@ -32,8 +32,6 @@ _FORMAT = 1
 _TOLERANCE = 2e-6  # more than single precision can be off by in a cosine
 _HOURS_AT_A_TIME = 512
 _EXAMPLES_AT_A_TIME = 1024
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,6 @@
-"""Prompts of 24 h windows: each input a function over (t, lon, lat), each output the stations at one hour.
+"""24 h windows: which were observed well enough, and prompts of them.
+
+Each input is a function over (t, lon, lat), each output the stations at one hour.
 
 An *end* is the row of a window's last hour: the window is hours end-23 .. end and its target hour is
 end + lead. Points are time-major, oldest frame first. Time is counted in days from the window's end, and
@@ -14,19 +16,74 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chop.core.errors import ProblemError
+from chop.core.errors import DataError, ProblemError
 from chop.core.metrics import rmse as root_mean_square
 from chop.core.prompt import Axis, Field, Graph, Prompt
-from chop.problems.air.graph import StationGraph
-from chop.problems.air.history import History
-from chop.problems.air.region import SCORED
-from chop.problems.case import Case
+from chop.numerics import Array
+from chop.problems.air.history import History, Period
+from chop.problems.air.region import POLLUTANTS, StationGraph
+from chop.problems.case import Case, check_counts
 
 WINDOW = 24  # hours
 OUTPUT_TIME = 1.0 / 24  # days after the window's end, whatever the lead
-AXES = (Axis("t"), Axis("lon"), Axis("lat"))
+WINDOW_AXES = (Axis("t"), Axis("lon"), Axis("lat"))
+LEAST_SHARE = 0.5  # of the values of a window, and of its target hour, that must have been observed
 
-Array = np.ndarray[Any, Any]
+
+def eligible(
+    history: History, period: Period, lead: int, every: int = 1, share: float = LEAST_SHARE
+) -> Array:
+    """Ends in rising order whose window and target hour lie inside a half-open period and are usable.
+
+    Usable: of every measured channel (all but the hour) at least ``share`` of the values of the window,
+    and as many of the target hour, were observed; with share 0 at least one. ``every=6`` keeps the ends
+    whose hour of day is 0, 6, 12 or 18 (in general those that ``every`` divides, counted from 1970).
+    """
+    if not 0 <= share <= 1:
+        raise ProblemError(f"share must lie in 0 .. 1, not {share}")
+    ends = usable_ends(history, period, lead, every, share)
+    ends = ends[_enough(history.observed_share[ends + lead], share)]
+    if not ends.size:
+        raise DataError(
+            f"no window of {history.region.name} between {period[0]} and {period[1]} is usable at "
+            f"lead {lead} h: of every channel {share:.0%} must be observed in its 24 h and in the target hour"
+        )
+    return ends
+
+
+def usable_ends(
+    history: History, period: Period, lead: int, every: int = 1, share: float = LEAST_SHARE
+) -> Array:
+    """As `eligible`, but whatever was observed in the target hour; there may be none."""
+    check_counts(lead=lead, every=every)
+    rows = history.range(*period)
+    ends = np.arange(rows.start + WINDOW - 1, rows.stop - lead)
+    ends = ends[epoch_hours(history, ends) % every == 0]
+    return np.asarray(ends[usable_windows(history, share)[ends]])
+
+
+def usable_windows(history: History, share: float = LEAST_SHARE) -> Array:
+    """``(T,)`` bool: whether enough was observed in the 24 h up to each hour."""
+    return _enough(window_share(history.observed_share), share)
+
+
+def window_share(frames: Array) -> Array:
+    """The mean of the 24 rows that end at each row; 0 where there are not as many."""
+    total = np.cumsum(frames, axis=0)
+    windows = np.zeros_like(frames)
+    windows[WINDOW - 1 :] = total[WINDOW - 1 :]
+    windows[WINDOW:] -= total[:-WINDOW]
+    return windows / WINDOW
+
+
+def _enough(shares: Array, least: float) -> Array:
+    # Cumulative sums leave dust of 1e-13: what is that close to the limit, or to nothing, is on it.
+    return np.asarray(((shares >= least - 1e-9) & (shares > 1e-9)).all(axis=-1))
+
+
+def epoch_hours(history: History, rows: Array) -> Array:
+    """Hours since 1970: a name for an hour that does not depend on where the record begins."""
+    return np.asarray(history.region.times[rows].astype("datetime64[h]").astype(np.int64))
 
 
 def case(
@@ -35,7 +92,7 @@ def case(
     examples: Any,
     lead: int,
     graph: StationGraph | Graph | None = None,
-    scored: Sequence[str] = SCORED,
+    scored: Sequence[str] = POLLUTANTS,
 ) -> Case:
     """n questions at one lead: windows that end at ``ends`` ``(n,)``, each with example windows ``(n, D)``.
 
@@ -51,12 +108,12 @@ def case(
     at, shown = torch.from_numpy(ends), torch.from_numpy(examples)
     own = history.graph if graph is None else graph
     prompt = Prompt(
-        inputs=Field(window, _windows(values, shown), _windows(observed, shown)),
-        outputs=Field(frame, _frames(values, shown + lead), _frames(observed, shown + lead)),
-        query=Field(window, _windows(values, at), _windows(observed, at)),
+        inputs=Field(window, *(gather_windows(part, shown).flatten(-3, -2) for part in (values, observed))),
+        outputs=Field(frame, *(gather_hours(part, shown + lead) for part in (values, observed))),
+        query=Field(window, *(gather_windows(part, at).flatten(-3, -2) for part in (values, observed))),
         at=frame,
         graph=own.graph if isinstance(own, StationGraph) else own,
-        axes=AXES,
+        axes=WINDOW_AXES,
         times=_ranks(torch.cat([shown, at[:, None]], dim=1)),
     )
     meta = {
@@ -66,8 +123,8 @@ def case(
     }  # fmt: skip
     return Case(
         prompt=prompt,
-        target=_frames(values, at + lead),
-        mask=_frames(observed, at + lead),
+        target=gather_hours(values, at + lead),
+        mask=gather_hours(observed, at + lead),
         meta=meta,
         rows={"end": ends, "examples": examples},
     )
@@ -97,16 +154,17 @@ def rmse(values: Tensor | Array, case: Case) -> Tensor:
     return error[..., channels]
 
 
-def _windows(record: Tensor, ends: Tensor) -> Tensor:
-    """Windows ``(*ends, 24 S, C)`` of a record ``(T, S, C)``: consecutive rows, so each is one copy."""
+def gather_windows(record: Tensor, ends: Tensor) -> Tensor:
+    """Windows ``(*ends, 24, S, C)`` of a record ``(T, S, C)``: consecutive rows, so each is one copy."""
     hours, stations, channels = record.shape
     row = stations * channels
     every = record.reshape(-1).as_strided((hours - WINDOW + 1, WINDOW * row), (row, 1))
     chosen = every.index_select(0, ends.reshape(-1) - (WINDOW - 1))
-    return chosen.reshape(*ends.shape, WINDOW * stations, channels)
+    return chosen.reshape(*ends.shape, WINDOW, stations, channels)
 
 
-def _frames(record: Tensor, rows: Tensor) -> Tensor:
+def gather_hours(record: Tensor, rows: Tensor) -> Tensor:
+    """Single hours ``(*rows, S, C)`` of a record ``(T, S, C)``."""
     return record.index_select(0, rows.reshape(-1)).reshape(*rows.shape, *record.shape[1:])
 
 
@@ -136,4 +194,7 @@ def _checked(history: History, ends: Any, examples: Any, lead: int) -> tuple[Arr
     return ends.astype(np.int64), examples.astype(np.int64)
 
 
-__all__ = ["AXES", "OUTPUT_TIME", "WINDOW", "case", "coordinates", "rmse"]
+__all__ = [
+    "OUTPUT_TIME", "WINDOW", "WINDOW_AXES", "case", "coordinates", "eligible", "epoch_hours",
+    "gather_hours", "gather_windows", "rmse", "usable_ends", "usable_windows",
+]  # fmt: skip

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from chop.core.errors import FluxError, ProblemError
-from chop.numerics.derivative import differentiate, simplify
-from chop.numerics.expression import VARIABLE, Node, read
-from chop.numerics.tape import Array, Tape, compile_tape
+from chop.numerics import Array
+from chop.numerics.formulas import VARIABLE, Node, differentiate, parse_formula, simplify_formula
+from chop.numerics.tape import Tape, compile_tape
 
 FLUXES = {
     "sin_cos": "sin(u)-cos(u)",
@@ -122,7 +122,7 @@ class Flux:
 
 @lru_cache(maxsize=256)
 def _parse(text: str, parameters: tuple[str, ...]) -> Flux:
-    return Flux(text, parameters, simplify(read(text, parameters)))
+    return Flux(text, parameters, simplify_formula(parse_formula(text, parameters)))
 
 
 def as_range(bound: float | Sequence[float]) -> Range:

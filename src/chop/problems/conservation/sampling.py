@@ -7,7 +7,7 @@ does; ``steps=144`` gives the frames that score its long rollouts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,17 +15,46 @@ import torch
 
 from chop.core.errors import FluxError, ProblemError, SolveError
 from chop.core.prompt import Axis, Field, Prompt
-from chop.numerics.tape import Array
-from chop.problems.case import Case
-from chop.problems.conservation.flux import CUBIC, FLUXES, Flux, as_range
-from chop.problems.conservation.initial import GRID, InitialCondition
-from chop.problems.conservation.solver import CFL, Solution, Speed, solve
-from chop.problems.conservation.training import CubicStream
+from chop.numerics import Array
+from chop.numerics.random_field import CircleField, on_grid
+from chop.problems.case import EXAMPLE_COUNT, Case, check_counts
+from chop.problems.conservation.flux import CUBIC, Flux, Range, as_range
+from chop.problems.conservation.solver import CFL, Speed, solve
 from chop.problems.random_streams import random_stream
 
-STEP = 0.1
-EXAMPLES = 5
+GRID = 100
+FRAME_STEP = 0.1
+_TRIES = 1000
 _ROLES = _INITIAL, _START, _COEFFICIENTS = range(3)  # of the random streams of one case
+
+
+@dataclass(frozen=True)
+class InitialCondition:
+    """``mean + scale * (Gaussian field of a length scale)``, drawn again until inside the range."""
+
+    length: float = 1.0
+    mean: float = 0.0
+    scale: float = 1.0
+    span: Range = (-3.0, 3.0)
+
+    def draw(self, stream: np.random.Generator, points: int) -> Array:
+        """One initial condition. The 100-point grid decides what is inside, so that refining the grid
+        does not change the function; what a finer grid sees beyond the range in between is cut off."""
+        if points < 4:
+            raise ProblemError(f"points must be 4 or more, not {points}")
+        field = CircleField(self.length)
+        low, high = self.span
+        for _ in range(_TRIES):
+            drawn = field.draw(stream)
+            seen = self.mean + self.scale * on_grid(drawn, GRID)
+            if low < seen.min() and seen.max() < high:
+                if points == GRID:
+                    return seen
+                return np.clip(self.mean + self.scale * on_grid(drawn, points), low, high)
+        raise ProblemError(
+            f"no initial condition with mean {self.mean} and scale {self.scale} stayed within "
+            f"[{low}, {high}] in {_TRIES} draws; change mean, scale or bound"
+        )
 
 
 def sample(
@@ -36,8 +65,8 @@ def sample(
     split: str = "test",
     first: int = 0,
     steps: int = 1,
-    examples: int = EXAMPLES,
-    step: float = STEP,
+    examples: int = EXAMPLE_COUNT,
+    step: float = FRAME_STEP,
     points: int = GRID,
     length: float = 1.0,
     mean: float = 0.0,
@@ -52,19 +81,31 @@ def sample(
 ) -> Case:
     """n trajectories of one flux: each shows ``examples`` consecutive pairs and asks for the next frame.
 
-    ``flux`` is a formula in u, a name of `FLUXES`, or "cubic" (its coefficients (a, b, c) are drawn from
-    [-1, 1]^3 for each trajectory unless given). Question i is number ``first + i`` of its split and is
-    the same, bit for bit, whatever n is. ``trajectory`` has ``examples + 1 + steps`` frames. Initial
-    conditions are ``mean + scale * (Gaussian field)``, drawn again until they lie within ``bound``.
+    flux: a formula in u, a name of `FLUXES`, or "cubic"
+    n, first: questions ``first`` .. ``first + n - 1`` of the split; each is the same, bit for bit, whatever
+        n is
+    seed, split: of all random draws; splits ("train", "evolution", "test") never share one
+    steps: frames after the query; ``trajectory`` has ``examples + 1 + steps``
+    examples: pairs shown
+    step: time between frames; the first frame lies at a random time in [0, step)
+    points: of the periodic grid j / points
+    length, mean, scale: initial conditions are ``mean + scale * (Gaussian field of this length scale)``,
+        drawn again until they lie within ``bound``
+    bound: the data range (low, high), b for (-b, b); the flux must be defined on it
+    coefficients: for the parameters of the flux, one row or a row for each trajectory; those of "cubic"
+        (a, b, c) are drawn from [-1, 1]^3 unless given
+    speed: of the Lax-Friedrichs splitting, as in `solve`
+    cfl: the Courant number, in (0, 3]
+    on_failure: "raise" `SolveError`, or "drop" the trajectories that fail
+    threads: that solve
+    dtype: of the case; everything is solved in float64
     """
     law = Flux.parse(flux)
-    _check_counts(n=n, steps=steps, examples=examples)
+    check_counts(first, n=n, steps=steps, examples=examples)
     if not 0 < step < np.inf:
         raise ProblemError(f"step must be a positive time, not {step}")
     if on_failure not in ("raise", "drop"):
         raise ProblemError(f"on_failure must be 'raise' or 'drop', not {on_failure!r}")
-    if first < 0:
-        raise ProblemError(f"first must be 0 or more, not {first}")
     span = as_range(bound)
     condition = InitialCondition(length, mean, scale, span)
     index = np.arange(first, first + n, dtype=np.uint64)
@@ -110,21 +151,20 @@ def sample(
 
 def window(frames: torch.Tensor) -> Prompt:
     """Consecutive frames ``(..., D + 1, points)`` as D pairs and the query, on the grid j / points."""
-    x = torch.arange(frames.shape[-1], dtype=torch.float64) / frames.shape[-1]
-    coords, values = x.to(frames.dtype).unsqueeze(-1), frames.unsqueeze(-1)
+    return circle_prompt(frames, frames[..., 1:, :])
+
+
+def circle_prompt(inputs: torch.Tensor, outputs: torch.Tensor) -> Prompt:
+    """Inputs ``(..., D + 1, points)``, the query last, and outputs ``(..., D, points)`` on the circle."""
+    x = torch.arange(inputs.shape[-1], dtype=torch.float64) / inputs.shape[-1]
+    coords, values = x.to(inputs.dtype).unsqueeze(-1), inputs.unsqueeze(-1)
     return Prompt(
         inputs=Field(coords, values[..., :-1, :, :]),
-        outputs=Field(coords, values[..., 1:, :, :]),
+        outputs=Field(coords, outputs.unsqueeze(-1)),
         query=Field(coords, values[..., -1, :, :]),
         at=coords,
         axes=(Axis("x", 1.0),),
     )
-
-
-def _check_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise ProblemError(f"{name} must be a whole number, 1 or more, not {value!r}")
 
 
 def _speed_text(speed: Speed) -> Any:
@@ -142,4 +182,4 @@ def _coefficients(law: Flux, given: Any, streams: list[np.random.Generator]) -> 
     return np.ascontiguousarray(np.broadcast_to(law.rows(np.asarray(given)), (len(streams), names)))
 
 
-__all__ = ["CUBIC", "FLUXES", "CubicStream", "Flux", "Solution", "sample", "solve", "window"]
+__all__ = ["FRAME_STEP", "GRID", "InitialCondition", "circle_prompt", "sample", "window"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chop.core.errors import Failure, ProblemError
-from chop.numerics.tape import Array
+from chop.numerics import Array
 from chop.problems.conservation.flux import Flux, Range, as_range
 
 CFL = 0.5
@@ -48,11 +48,19 @@ def solve(
 ) -> Solution:
     """u at the given times, for u_t + f(u)_x = 0 on [0, 1) with periodic ends, from ``initial`` at 0.
 
-    ``initial`` is (points,) or (rows, points), ``times`` is (frames,) or (rows, frames), increasing.
-    ``speed`` is the Lax-Friedrichs splitting speed: None takes max|f'| over ``bound`` + 0.1, one number
-    for the flux whatever the initial condition; a number (or one per row) is used if it suffices; "local"
-    takes max|f'| over the range of each state at each step. A trajectory that fails does not disturb the
-    others.
+    A trajectory that fails does not disturb the others.
+
+    flux: a formula in u, a name of `FLUXES`, or "cubic"
+    initial: (points,) or (rows, points)
+    times: (frames,) or (rows, frames), increasing
+    parameters: of the flux, (rows, number of parameters) or one row for all
+    bound: the data range (low, high), b for (-b, b), on which the flux must be defined
+    speed: of the Lax-Friedrichs splitting: None takes max|f'| over ``bound`` + 0.1, one number for the flux
+        whatever the initial condition; a number (or one per row) is used if it suffices; "local" takes
+        max|f'| over the range of each state at each step
+    cfl: the Courant number, in (0, 3]
+    max_steps: after which a trajectory has failed
+    threads: that solve, each some of the rows
     """
     law = Flux.parse(flux)
     span = as_range(bound)

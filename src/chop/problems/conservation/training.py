@@ -1,32 +1,62 @@
-"""Training batches of the cubic family, made while training runs.
+"""Training data of the cubic family, made while training runs.
 
-Truth costs time, so a block of solved fluxes serves a few batches before the next block is made. A batch
-is a function of (settings, number) alone: training that was interrupted at batch k goes on from batch k
-with the very same data, without storing any.
+Truth costs time, so a block of solved fluxes serves several batches. A batch is a function of (settings,
+number) alone: training that was interrupted at batch k goes on from batch k with the very same data,
+without storing any.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from chop.core.errors import ProblemError, SolveError
-from chop.core.prompt import Axis, Field, Prompt
-from chop.problems.case import Case
+from chop.numerics import Array
+from chop.problems.case import EXAMPLE_COUNT, Case, Stream
 from chop.problems.conservation.flux import CUBIC, Flux
-from chop.problems.conservation.initial import GRID, InitialCondition
+from chop.problems.conservation.sampling import FRAME_STEP, GRID, InitialCondition, circle_prompt
 from chop.problems.conservation.solver import solve
 from chop.problems.random_streams import random_stream
-from chop.problems.training_stream import Stream
 
-Array = NDArray[Any]
 Mode = Literal["mixed", "pairs", "windows"]
 _ROLES = _INITIAL, _START, _COEFFICIENTS, _CHOICE = range(4)
+
+
+def solve_cubics(coefficients: Array, initial: Array, starts: Array, step: float, frames: int) -> Array:
+    """Frames ``(fluxes, trajectories, frame, points)``, float32, of the fluxes a u^3 + b u^2 + c u.
+
+    ``coefficients`` is ``(fluxes, 3)``; ``initial`` ``(rows, points)`` and the times of the first frames,
+    ``starts`` ``(rows,)``, go through the trajectories of one flux after the other.
+    """
+    fluxes, rows = len(coefficients), len(initial)
+    each = rows // fluxes
+    solution = solve(
+        CUBIC,
+        initial,
+        starts[:, None] + step * np.arange(frames),
+        parameters=np.repeat(coefficients, each, axis=0),
+        speed=np.repeat(Flux.parse(CUBIC).speed(InitialCondition().span, coefficients), each),
+    )
+    if solution.failures:
+        raise SolveError(solution.failures, rows)
+    return solution.values.reshape(fluxes, each, frames, -1).astype(np.float32)
+
+
+def draw_pairs(stream: np.random.Generator, frames: Array, count: int, window: bool) -> tuple[Array, Array]:
+    """Which ``count`` steps of one flux's frames ``(trajectories, frame, points)`` are shown as pairs.
+
+    Trajectories and frames ``(count,)``: consecutive steps of one trajectory, or any different steps.
+    """
+    trajectories, steps = len(frames), frames.shape[1] - 1
+    if window:
+        row, start = stream.integers(trajectories), stream.integers(steps - count + 1)
+        return np.full(count, row), start + np.arange(count)
+    rows, starts = np.divmod(stream.permutation(trajectories * steps)[:count], steps)
+    return rows, starts
 
 
 @dataclass(frozen=True)
@@ -43,11 +73,11 @@ class CubicStream(Stream):
     seed: int = 0
     split: str = "train"
     mode: Mode = "mixed"
-    examples: int = 5
+    examples: int = EXAMPLE_COUNT
     trajectories: int = 6
     frames: int = 20
     reuse: int = 8
-    step: float = 0.1
+    step: float = FRAME_STEP
     length: float = 1.0
 
     def __post_init__(self) -> None:
@@ -65,67 +95,35 @@ class CubicStream(Stream):
         """Batch ``number``, in float32."""
         coefficients, frames = _block(self, number // self.reuse)
         stream = random_stream("conservation stream", self.split, self.seed, number, _CHOICE)
-        inputs, outputs = zip(
-            *(self._pairs(row, kind, stream) for row, kind in self._plan(frames)), strict=True
-        )
-        x, y = (torch.from_numpy(np.stack(part)).unsqueeze(-1) for part in (inputs, outputs))
-        coords = (torch.arange(GRID, dtype=torch.float64) / GRID).unsqueeze(-1)
-        return Case(
-            prompt=Prompt(
-                inputs=Field(coords, x[:, :-1]),
-                outputs=Field(coords, y[:, :-1]),
-                query=Field(coords, x[:, -1]),
-                at=coords,
-                axes=(Axis("x", 1.0),),
-            ),
-            target=y[:, -1],
-            meta={"problem": "conservation stream", "flux": CUBIC, "seed": self.seed, "number": number},
-            rows={
-                "window": np.array([kind for _, kind in self._plan(frames)]),
-                **{name: coefficients[:, i] for i, name in enumerate("abc")},
-            },
-        )
-
-    def _plan(self, frames: Array) -> list[tuple[Array, bool]]:
-        """Each flux's frames and whether it shows a window."""
         kinds = {"pairs": (False, False), "windows": (True, True), "mixed": (False, True)}[self.mode]
-        return [(row, kinds[i % 2]) for i, row in enumerate(frames)]
-
-    def _pairs(self, frames: Array, window: bool, stream: np.random.Generator) -> tuple[Array, Array]:
-        count = self.examples + 1
-        if window:
-            row, start = stream.integers(self.trajectories), stream.integers(self.frames - count)
-            rows, starts = np.full(count, row), start + np.arange(count)
-        else:
-            steps = self.frames - 1
-            rows, starts = np.divmod(stream.permutation(self.trajectories * steps)[:count], steps)
-        return frames[rows, starts], frames[rows, starts + 1]
+        windows = np.array([kinds[i % 2] for i in range(self.batch)])
+        x, y = (np.empty((self.batch, self.examples + 1, GRID), dtype=np.float32) for _ in range(2))
+        for i, (own, window) in enumerate(zip(frames, windows, strict=True)):
+            rows, starts = draw_pairs(stream, own, self.examples + 1, bool(window))
+            x[i], y[i] = own[rows, starts], own[rows, starts + 1]
+        answers = torch.from_numpy(y)
+        return Case(
+            prompt=circle_prompt(torch.from_numpy(x), answers[:, :-1]),
+            target=answers[:, -1].unsqueeze(-1),
+            meta={"problem": "conservation stream", "flux": CUBIC, "seed": self.seed, "number": number},
+            rows={"window": windows, **{name: coefficients[:, i] for i, name in enumerate("abc")}},
+        )
 
 
 @lru_cache(maxsize=2)
 def _block(settings: CubicStream, number: int) -> tuple[Array, Array]:
     """Coefficients (batch, 3) and frames (batch, trajectories, frame, points), float32."""
-    fluxes, each = settings.batch, settings.trajectories
     condition = InitialCondition(length=settings.length)
 
     def stream(index: int, role: int) -> np.random.Generator:
         return random_stream("conservation stream", settings.split, settings.seed, index, role)
 
-    first = number * fluxes
-    coefficients = np.array([stream(first + i, _COEFFICIENTS).uniform(-1, 1, 3) for i in range(fluxes)])
-    rows = range(first * each, (first + fluxes) * each)
+    fluxes = range(number * settings.batch, (number + 1) * settings.batch)
+    rows = range(fluxes.start * settings.trajectories, fluxes.stop * settings.trajectories)
+    coefficients = np.array([stream(i, _COEFFICIENTS).uniform(-1, 1, 3) for i in fluxes])
     starts = np.array([stream(i, _START).uniform(0, settings.step) for i in rows])
-    solution = solve(
-        CUBIC,
-        np.array([condition.draw(stream(i, _INITIAL), GRID) for i in rows]),
-        starts[:, None] + settings.step * np.arange(settings.frames),
-        parameters=np.repeat(coefficients, each, axis=0),
-        speed=np.repeat(Flux.parse(CUBIC).speed(condition.span, coefficients), each),
-    )
-    if solution.failures:
-        raise SolveError(solution.failures, len(rows))
-    frames = solution.values.reshape(fluxes, each, settings.frames, GRID).astype(np.float32)
-    return coefficients, frames
+    initial = np.array([condition.draw(stream(i, _INITIAL), GRID) for i in rows])
+    return coefficients, solve_cubics(coefficients, initial, starts, settings.step, settings.frames)
 
 
-__all__ = ["CubicStream", "Mode"]
+__all__ = ["CubicStream", "Mode", "draw_pairs", "solve_cubics"]

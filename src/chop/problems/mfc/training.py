@@ -10,22 +10,21 @@ import torch
 
 from chop.core.errors import ProblemError
 from chop.numerics.heat import SubGrid
-from chop.problems.case import Case
-from chop.problems.mfc.operators import (
+from chop.problems.case import EXAMPLE_COUNT, Case, Stream
+from chop.problems.mfc.sampling import (
     FAMILIES,
     POINTS,
-    TIMES,
-    Family,
-    as_case,
+    TIME_LEVELS,
+    OperatorFamily,
+    draw_operators,
     even_grid,
     family_named,
-    operators,
+    pairs_case,
     time_indices,
 )
 from chop.problems.random_streams import random_stream
-from chop.problems.training_stream import Stream
 
-Spacing = Literal["mixed", "even", "random"]
+Spacing = Literal["mixed", "even", "random", "rows"]
 _GRID = 2  # a role of its own beside those of the operators
 
 
@@ -35,7 +34,9 @@ class MfcStream(Stream):
 
     Functions of (t, x) are given on sub-grids of ``times`` x ``points`` that change from batch to batch,
     so that a network learns to be used on others: evenly spread with a random offset, or drawn at random
-    without replacement ("mixed": one or the other by chance). Functions of x alone have all 100 points.
+    without replacement ("mixed": one or the other by chance). "rows" chooses times and points apart: times
+    even or at random, points even with a random offset (a fifth of those below 20 at random). Functions
+    of x alone have all 100 points.
     """
 
     batch: int = 16
@@ -43,7 +44,7 @@ class MfcStream(Stream):
     split: str = "train"
     families: tuple[str, ...] = tuple(FAMILIES)
     length: float = 1.0
-    examples: int = 5
+    examples: int = EXAMPLE_COUNT
     times: int = 10
     points: int = 10
     spacing: Spacing = "mixed"
@@ -62,30 +63,35 @@ class MfcStream(Stream):
         family = FAMILIES[self.families[number % len(self.families)]]
         into, out = self.grids(family, number)
         index = number * self.batch + np.arange(self.batch, dtype=np.uint64)
-        x, y, condition = operators(
+        x, y, condition = draw_operators(
             "mfc stream", family, self.length, self.examples + 1, self.seed, self.split, index, into, out
         )
         meta = {"problem": "mfc stream", "family": family.name, "seed": self.seed, "number": number}
-        return as_case(x, y, into, out, torch.float32, meta, {"index": index, "condition": condition})
+        return pairs_case(x, y, into, out, torch.float32, meta, {"index": index, "condition": condition})
 
-    def grids(self, family: Family, number: int) -> tuple[SubGrid, SubGrid]:
+    def grids(self, family: OperatorFamily, number: int) -> tuple[SubGrid, SubGrid]:
         """The sub-grids of batch ``number``."""
         stream = random_stream("mfc stream", self.split, self.seed, number, _GRID)
-        even = self.spacing == "even" or (self.spacing == "mixed" and stream.random() < 0.5)
+        even = self.spacing == "even" or (self.spacing in ("mixed", "rows") and stream.random() < 0.5)
         into = self._grid(family.input_window or (0.0, 0.0), even, stream)
         return into, self._grid(family.output_window, even, stream)
 
     def _grid(self, window: tuple[float, float], even: bool, stream: np.random.Generator) -> SubGrid:
         if window[0] == window[1]:
             return even_grid(window)
-        if even:
-            grid = even_grid(window, self.times, self.points)
+        grid, (first, last) = even_grid(window, self.times, self.points), time_indices(window)
+        if even and self.spacing != "rows":
             shift = int(stream.integers(POINTS)) / POINTS
             return SubGrid(grid.times, tuple(sorted(round((x + shift) % 1.0, 12) % 1.0 for x in grid.points)))
-        first, last = time_indices(window)
         rows = first + np.sort(stream.permutation(last - first + 1)[: self.times])
-        columns = np.sort(stream.permutation(POINTS)[: self.points])
-        return SubGrid(tuple(rows / (TIMES - 1)), tuple(columns / POINTS))
+        times = tuple(rows / (TIME_LEVELS - 1))
+        if self.spacing != "rows":
+            return SubGrid(times, tuple(np.sort(stream.permutation(POINTS)[: self.points]) / POINTS))
+        offset, scattered = int(stream.integers(POINTS)), stream.random() < 0.2
+        columns = np.round(np.array(grid.points) * POINTS).astype(int)
+        if scattered and self.points < 20:
+            columns = stream.permutation(POINTS)[: self.points]
+        return SubGrid(grid.times if even else times, tuple(np.sort((columns + offset) % POINTS) / POINTS))
 
 
 __all__ = ["MfcStream", "Spacing"]

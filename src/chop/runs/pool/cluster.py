@@ -7,29 +7,27 @@ import os
 import signal
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from chop.runs.pool.contract import LIVES, Finished, Key, Make, Pool, Site, Take, Work, sentence
+from chop.runs.pool.contract import DIED, LIVES, GivenJob, Make, Site, WatchedPool, Work, sentence
 
-LOOK = 0.5
-"""Seconds between two looks at the clocks."""
+_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @dataclass(eq=False)
 class _Actor:
     handle: Any
-    given: tuple[Any, Any] | None = None
-    """Key and job it is at; None while it begins."""
+    given: GivenJob | None = None
+    """What it is at; None while it begins."""
     deadline: float = float("inf")
 
 
-class Ray(Pool):
+class Ray(WatchedPool):
     """Actors on a Ray cluster: the one this machine belongs to, else a local one.
 
     Files must be where they are here on every node. A job that takes too long is given up with its actor;
@@ -41,8 +39,7 @@ class Ray(Pool):
             self._ray: Any = import_module("ray")
         except ImportError:
             raise site.error("the ray executor needs Ray: pip install 'chain-of-operators[ray]'") from None
-        site.check_travels()
-        self._site = site
+        super().__init__(site)
         self._idle: list[_Actor] = []
         self._busy: dict[Any, _Actor] = {}
         self._stillborn = 0
@@ -57,44 +54,12 @@ class Ray(Pool):
                 )
         self._kind = self._ray.remote(num_cpus=1)(_Remote)
 
-    def finished(self, take: Take[Key]) -> Finished[Key]:
-        again: deque[tuple[Any, Any]] = deque()
-        deaths: Counter[Any] = Counter()
-        try:
-            while self._give(take, again):
-                done, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=LOOK)
-                for ref in done:
-                    actor = self._busy.pop(ref)
-                    given, actor.given = actor.given, None
-                    outcome, alive = self._outcome(ref, begins=given is None)
-                    if alive:
-                        self._idle.append(actor)
-                    if given is None:
-                        continue
-                    key, job = given
-                    if not alive:
-                        deaths[key] += 1
-                        if deaths[key] < LIVES:
-                            again.append((key, job))
-                            continue
-                        outcome = self._site.died()
-                    yield key, outcome
-                for ref, actor in list(self._busy.items()):
-                    if time.monotonic() > actor.deadline and actor.given is not None:
-                        key, _ = actor.given
-                        self._stop(ref)
-                        yield key, self._site.too_slow()
-        finally:
-            for ref in [ref for ref, actor in self._busy.items() if actor.given is not None]:
-                self._stop(ref)  # nobody waits for its job any more
-
-    def _give(self, take: Take[Key], again: deque[tuple[Any, Any]]) -> bool:
-        """Hand out jobs; whether any is under way then, or waits for an actor to begin."""
-        for _ in range(max(1, self._site.workers) - len(self._idle) - len(self._busy)):
+    def _give(self, next_job: Callable[[], GivenJob | None]) -> bool:
+        for _ in range(self._wanted - len(self._idle) - len(self._busy)):
             actor = _Actor(self._kind.remote())
             self._busy[actor.handle.begin.remote(self._site.make, str(Path.cwd()))] = actor
         while self._idle:
-            given = again.popleft() if again else take()
+            given = next_job()
             if given is None:
                 break
             actor = self._idle.pop(0)
@@ -103,12 +68,27 @@ class Ray(Pool):
         at_work = any(actor.given is not None for actor in self._busy.values())
         return at_work or not self._idle
 
-    def _outcome(self, ref: Any, begins: bool) -> tuple[Any, bool]:
-        """What an actor returned, and whether it lives on."""
+    def _heard(self) -> Iterator[tuple[GivenJob, Any]]:
+        done, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=_SECONDS_BETWEEN_LOOKS)
+        for ref in done:
+            actor = self._busy.pop(ref)
+            given, actor.given = actor.given, None
+            outcome = self._outcome(ref, begins=given is None)
+            if outcome is not DIED:
+                self._idle.append(actor)
+            if given is not None:
+                yield given, outcome
+        for ref, actor in list(self._busy.items()):
+            if time.monotonic() > actor.deadline and actor.given is not None:
+                self._stop(ref)
+                yield actor.given, self._site.too_slow()
+
+    def _outcome(self, ref: Any, begins: bool) -> Any:
+        """What an actor returned; `DIED` where it is no more."""
         try:
             outcome = self._ray.get(ref)
             self._stillborn = 0
-            return outcome, True
+            return outcome
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause if isinstance(error.cause, Exception) else error
             if begins:
@@ -121,10 +101,14 @@ class Ray(Pool):
                     f"{LIVES} worker processes died while they loaded {self._site.what} "
                     f"({type(error).__name__})"
                 ) from None
-            return None, False
+            return DIED
 
     def _stop(self, ref: Any) -> None:
         self._ray.kill(self._busy.pop(ref).handle)
+
+    def _abandon(self) -> None:
+        for ref in [ref for ref, actor in self._busy.items() if actor.given is not None]:
+            self._stop(ref)
 
     def close(self) -> None:
         for actor in [*self._idle, *self._busy.values()]:

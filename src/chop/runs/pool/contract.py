@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -17,15 +18,21 @@ from typing import Any, TypeVar
 
 from chop.core.errors import ChopError
 
-Key = TypeVar("Key", bound=Hashable)
+JobKey = TypeVar("JobKey", bound=Hashable)
 
 Work = Callable[[Any], Any]
 """What a worker does with a job."""
 Make = Callable[[], Work]
 """Makes the work, in each worker; can be pickled, unless the pool is this process."""
-Take = Callable[[], tuple[Key, Any] | None]
+Take = Callable[[], tuple[JobKey, Any] | None]
 """The next job under a key of its own; None if there is none now (asked again when a job is finished)."""
-Finished = Generator[tuple[Key, Any], None, None]
+Outcomes = Generator[tuple[JobKey, Any], None, None]
+"""Keys of jobs with what came of them."""
+
+GivenJob = tuple[Any, Any]
+"""A key and its job, in the hands of a worker."""
+DIED = object()
+"""The outcome of a job whose worker died."""
 
 EXECUTORS = ("processes", "inline", "ray")
 LIVES = 2
@@ -85,7 +92,7 @@ class Pool(ABC):
     """Does jobs; to be closed after use."""
 
     @abstractmethod
-    def finished(self, take: Take[Key]) -> Finished[Key]:
+    def finished(self, take: Take[JobKey]) -> Outcomes[JobKey]:
         """Keys and outcomes of the jobs as they are finished, in any order."""
 
     def run(self, jobs: Sequence[Any]) -> Iterator[Any]:
@@ -93,7 +100,6 @@ class Pool(ABC):
         numbered = enumerate(jobs)
         return in_order(self.finished(lambda: next(numbered, None)))
 
-    @abstractmethod
     def close(self) -> None:
         """Let go of what was started."""
 
@@ -104,13 +110,51 @@ class Pool(ABC):
         self.close()
 
 
+class WatchedPool(Pool):
+    """A pool whose workers may die: who gives out jobs and listens is said by its kind."""
+
+    def __init__(self, site: Site) -> None:
+        site.check_travels()
+        self._site = site
+        self._wanted = max(1, site.workers)
+
+    @abstractmethod
+    def _give(self, next_job: Callable[[], GivenJob | None]) -> bool:
+        """Hand out jobs; whether any is under way then, or waits for a worker to begin."""
+
+    @abstractmethod
+    def _heard(self) -> Iterator[tuple[GivenJob, Any]]:
+        """Jobs that ended since the last look, with their outcomes; `DIED` where the worker did."""
+
+    @abstractmethod
+    def _abandon(self) -> None:
+        """Stop the workers that are at a job: nobody waits for it any more."""
+
+    def finished(self, take: Take[JobKey]) -> Outcomes[JobKey]:
+        again: deque[GivenJob] = deque()
+        deaths: Counter[Hashable] = Counter()
+        try:
+            while self._give(lambda: again.popleft() if again else take()):
+                for given, outcome in self._heard():
+                    key = given[0]
+                    if outcome is DIED:
+                        deaths[key] += 1
+                        if deaths[key] < LIVES:
+                            again.append(given)
+                            continue
+                        outcome = self._site.died()
+                    yield key, outcome
+        finally:
+            self._abandon()
+
+
 class Inline(Pool):
     """One after the other, here. Nothing can stop a job that hangs."""
 
     def __init__(self, site: Site) -> None:
         self._work = site.make()
 
-    def finished(self, take: Take[Key]) -> Finished[Key]:
+    def finished(self, take: Take[JobKey]) -> Outcomes[JobKey]:
         import torch
 
         before = torch.get_num_threads()
@@ -121,9 +165,6 @@ class Inline(Pool):
                 yield key, self._work(job)
         finally:
             torch.set_num_threads(before)
-
-    def close(self) -> None:
-        pass
 
 
 def in_order(finished: Iterable[tuple[int, Any]]) -> Iterator[Any]:
@@ -167,6 +208,6 @@ def pool_named(name: str, error: type[ChopError]) -> Callable[[Site], Pool]:
 
 
 __all__ = [
-    "EXECUTORS", "LIVES", "Finished", "Inline", "Key", "Lost", "Make", "Pool", "Site", "Take", "Work",
+    "DIED", "EXECUTORS", "LIVES", "GivenJob", "Inline", "Lost", "Make", "Pool", "Site", "WatchedPool", "Work",
     "in_order", "pool_named", "portable", "sentence",
 ]  # fmt: skip

@@ -9,23 +9,22 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import subprocess
+import threading
 import time
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from chop.runs.pool.contract import LIVES, Finished, Key, Make, Pool, Site, Take, portable, sentence
-from chop.runs.pool.manners import begin_worker, interrupts_blocked, one_thread
+from chop.runs.pool.contract import DIED, GivenJob, Make, Site, WatchedPool, portable, sentence
 
-LOOK = 0.2
-"""Seconds between two looks at clocks and memory."""
-START = 900.0
-"""Seconds a worker may take to load what it works with."""
+_SECONDS_BETWEEN_LOOKS = 0.2
+_SECONDS_TO_LOAD = 900.0
+"""How long a worker may take to load what it works with."""
 
 
 @dataclass(frozen=True)
@@ -50,52 +49,33 @@ class _Raised:
     error: Exception
 
 
-_DIED = object()
-
-
 @dataclass(eq=False)
 class _Worker:
     process: BaseProcess
     pipe: Connection
     deadline: float
-    given: tuple[Any, Any] | None = None
-    """Key and job it is at."""
+    given: GivenJob | None = None
+    """What it is at."""
     ready: bool = False
 
+    def release(self) -> GivenJob:
+        """What it was at."""
+        assert self.given is not None
+        given, self.given = self.given, None
+        return given
 
-class Workers(Pool):
+
+class Workers(WatchedPool):
     """Worker processes with one thread each; they end with this process, however it ends."""
 
     def __init__(self, site: Site) -> None:
-        site.check_travels()
-        self._site = site
-        self._wanted = max(1, site.workers)
+        super().__init__(site)
         self._workers: list[_Worker] = []
 
-    def finished(self, take: Take[Key]) -> Finished[Key]:
-        again: deque[tuple[Any, Any]] = deque()
-        deaths: Counter[Any] = Counter()
-        try:
-            while self._give(take, again):
-                for worker, outcome in self._heard():
-                    assert worker.given is not None
-                    (key, job), worker.given = worker.given, None
-                    if outcome is _DIED:
-                        deaths[key] += 1
-                        if deaths[key] < LIVES:
-                            again.append((key, job))
-                            continue
-                        outcome = self._site.died()
-                    yield key, outcome
-        finally:
-            for worker in [worker for worker in self._workers if worker.given is not None]:
-                self._discard(worker)  # nobody waits for its job any more
-
-    def _give(self, take: Take[Key], again: deque[tuple[Any, Any]]) -> bool:
-        """Hand out jobs, to new workers too where they are wanted; whether any is under way then."""
+    def _give(self, next_job: Callable[[], GivenJob | None]) -> bool:
         idle = [worker for worker in self._workers if worker.given is None]
         while idle or len(self._workers) < self._wanted:
-            given = again.popleft() if again else take()
+            given = next_job()
             if given is None:
                 break
             worker = idle.pop(0) if idle else self._fresh()
@@ -110,14 +90,13 @@ class Workers(Pool):
         with contextlib.suppress(OSError):  # a worker that is gone is noticed when it is listened to
             worker.pipe.send(worker.given[1])
 
-    def _heard(self) -> Iterator[tuple[_Worker, Any]]:
-        """Outcomes that arrived, and workers that were lost or had to be stopped."""
-        talking = wait([worker.pipe for worker in self._workers], timeout=LOOK)
+    def _heard(self) -> Iterator[tuple[GivenJob, Any]]:
+        talking = wait([worker.pipe for worker in self._workers], timeout=_SECONDS_BETWEEN_LOOKS)
         for worker in list(self._workers):
             if worker.pipe in talking:
                 said = self._said(worker)
                 if isinstance(said, _Done):
-                    yield worker, said.outcome
+                    yield worker.release(), said.outcome
                 elif isinstance(said, _Raised):
                     raise said.error
                 elif isinstance(said, _Unable):
@@ -129,17 +108,17 @@ class Workers(Pool):
                 elif not worker.ready:
                     raise self._site.error(f"a worker process died while it loaded {self._site.what}")
                 elif worker.given is not None:
-                    yield worker, _DIED
+                    yield worker.release(), DIED
             elif worker.ready and worker.given is not None and self._too_big(worker):
                 self._discard(worker)
-                yield worker, self._site.too_big()
+                yield worker.release(), self._site.too_big()
             elif worker.given is not None and time.monotonic() > worker.deadline:
                 self._discard(worker)
                 if not worker.ready:
                     raise self._site.error(
-                        f"a worker process did not load {self._site.what} within {START:g} s"
+                        f"a worker process did not load {self._site.what} within {_SECONDS_TO_LOAD:g} s"
                     )
-                yield worker, self._site.too_slow()
+                yield worker.release(), self._site.too_slow()
 
     def _said(self, worker: _Worker) -> Any:
         """A worker's word; None from one that is no more."""
@@ -159,10 +138,10 @@ class Workers(Pool):
         process = multiprocessing.get_context("spawn").Process(
             target=_work, args=(theirs, self._site.make, os.getpid()), daemon=True
         )
-        with interrupts_blocked():  # it inherits that, and must not be torn by Ctrl-C before it can say so itself
+        with _interrupts_blocked():  # it inherits that, and must not be torn by Ctrl-C before it can say so itself
             process.start()
         theirs.close()
-        worker = _Worker(process, ours, time.monotonic() + START)
+        worker = _Worker(process, ours, time.monotonic() + _SECONDS_TO_LOAD)
         self._workers.append(worker)
         return worker
 
@@ -171,6 +150,10 @@ class Workers(Pool):
         worker.pipe.close()
         worker.process.kill()
         worker.process.join()
+
+    def _abandon(self) -> None:
+        for worker in [worker for worker in self._workers if worker.given is not None]:
+            self._discard(worker)
 
     def close(self) -> None:
         for worker in list(self._workers):
@@ -191,6 +174,37 @@ def resident(pid: int) -> int:
         return int(told.stdout.strip() or 0) * 1024
     except (OSError, ValueError, subprocess.SubprocessError):
         return 0
+
+
+def one_thread() -> None:
+    """Say before a worker starts that it has one thread: more gain nothing at this size."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Ctrl-C waits until the end of the block; a process started in it never hears of it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def begin_worker(parent: int) -> None:
+    """To be called first in a worker: its parent hears Ctrl-C for it, and it ends with its parent."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _work(pipe: Connection, make: Make, parent: int) -> None:
@@ -217,4 +231,4 @@ def _answer(pipe: Connection, make: Make) -> None:
             pipe.send(_Done(done))
 
 
-__all__ = ["Workers", "resident"]
+__all__ = ["Workers", "begin_worker", "one_thread", "resident"]

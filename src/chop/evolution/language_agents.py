@@ -7,21 +7,21 @@ says is ever run, opened or looked up.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
 
 from chop.core.errors import ChopError, EvolutionError
 from chop.core.text import MAX_CHARACTERS, parse
-from chop.evolution.agents import LANGUAGE_MODEL, Agent, Brief, Proposal, Said
+from chop.evolution.agents import LANGUAGE_MODEL, Agent, Brief, Proposal, Proposals
 from chop.evolution.chat import Chat, ChatError, Message
 from chop.evolution.population import Candidate
-from chop.evolution.shapes import ANSWER, fitting
-from chop.evolution.space import Space, options, slots
+from chop.evolution.space import Space, program_parameters, value_parameters
 from chop.storage.log import AppendLog
+from chop.storage.schema import integer
 
 MAX_LINES = 200
 """Lines of an answer that are looked at."""
@@ -45,98 +45,89 @@ class Budget:
     """answers in a row without a new program after which no more are asked"""
 
 
+@dataclass(eq=False)
 class LanguageModel:
-    """Proposes through a chat; keeps a transcript beside the journal, and stops when its budget is spent.
+    """Proposes through a chat; keeps a transcript beside the journal, and stops when its budget is spent."""
 
-    ``explain`` gives a reference's trace in words, where that is wanted.
-    """
+    chat: Chat
+    folder: str | Path
+    _: KW_ONLY
+    budget: Budget | None = None
+    explain: Callable[[Candidate], str] | None = None
+    """gives a reference's trace in words, where that is wanted"""
+    show: Callable[[str], None] | None = None
 
-    def __init__(
-        self,
-        chat: Chat,
-        folder: str | Path,
-        *,
-        budget: Budget | None = None,
-        explain: Callable[[Candidate], str] | None = None,
-        show: Callable[[str], None] | None = None,
-    ) -> None:
-        self._chat = chat
-        self._budget = budget or Budget()
-        self._explain = explain
-        self._show = show or (lambda line: None)
-        self._transcript = Path(folder) / TRANSCRIPT
-        self.tokens = _spent(self._transcript)
+    def __post_init__(self) -> None:
+        self._limits = self.budget or Budget()
+        self._show = self.show or (lambda line: None)
+        self._transcript = Path(self.folder) / TRANSCRIPT
+        self.tokens = tokens_spent(self._transcript)
         self.failures = 0
         self.fruitless = 0
 
-    def __call__(self, agent: Agent, brief: Brief, /) -> Said:
+    def __call__(self, agent: Agent, brief: Brief, /) -> Proposals:
         """Programs from the model's answer; none, and a sentence why, where there is no usable answer."""
-        if self.tokens >= self._budget.tokens:
-            return Said((), notes={"problem": "the token budget is spent"})
-        if self.failures >= self._budget.failures:
-            return Said((), notes={"problem": "not asked after too many failures"})
-        if self.fruitless >= self._budget.fruitless:
-            return Said((), notes={"problem": "not asked after too many answers without a new program"})
-        messages = question(agent, brief, self._explain)
+        if self.tokens >= self._limits.tokens:
+            return Proposals((), notes={"problem": "the token budget is spent"})
+        if self.failures >= self._limits.failures:
+            return Proposals((), notes={"problem": "not asked after too many failures"})
+        if self.fruitless >= self._limits.fruitless:
+            problem = "not asked after too many answers without a new program"
+            return Proposals((), notes={"problem": problem})
+        messages = question_messages(agent, brief, self.explain)
         try:
-            reply = self._chat.ask(messages)
+            reply = self.chat.ask(messages)
         except ChatError as error:
             self.failures += 1
             self._show(str(error))
             self._write(brief.iteration, agent, messages, str(error), 0)
-            return Said((), notes={"problem": str(error)})
+            return Proposals((), notes={"problem": str(error)})
         self.failures = 0
         self.tokens += reply.tokens
-        text = self._chat.clean(reply.text)
+        text = self.chat.clean(reply.text)
         self._write(brief.iteration, agent, messages, text, reply.tokens)
-        programs, guidance, refused = read_answer(text, brief)
+        programs, guidance, refused = parse_answer(text, brief)
         self._count(bool(programs))
         parents = tuple(candidate.number for candidate in brief.references)
-        proposals = tuple(Proposal(program, LANGUAGE_MODEL, parents) for program in programs)
-        return Said(proposals, guidance, {"tokens": reply.tokens, "refused": refused})
+        proposals = tuple(
+            Proposal(program, LANGUAGE_MODEL, parents, agent=agent.number) for program in programs
+        )
+        return Proposals(proposals, guidance, {"tokens": reply.tokens, "refused": refused})
 
     def _count(self, fruitful: bool) -> None:
         """Who repeats itself is not asked for ever: questions are bounded by the new programs they bring."""
         self.fruitless = 0 if fruitful else self.fruitless + 1
-        if self.fruitless == self._budget.fruitless:
+        if self.fruitless == self._limits.fruitless:
             self._show(
-                f"the language model at {self._chat.host} gave no new program {self.fruitless} times in a "
+                f"the language model at {self.chat.host} gave no new program {self.fruitless} times in a "
                 "row: it is not asked again"
             )
 
     def _write(
         self, iteration: int, agent: Agent, messages: Sequence[Message], answer: str, tokens: int
     ) -> None:
-        record: Mapping[str, Any] = {
-            "iteration": iteration, "agent": agent.number, "model": self._chat.model,
-            "messages": [{name: self._chat.clean(words) for name, words in m.items()} for m in messages],
-            "answer": answer, "tokens": tokens,
-            "clock": round(time.time(), 3),
+        record = {
+            "iteration": iteration, "agent": agent.number, "model": self.chat.model,
+            "messages": [{name: self.chat.clean(words) for name, words in m.items()} for m in messages],
+            "answer": answer, "tokens": tokens, "clock": round(time.time(), 3),
         }  # fmt: skip
-        lines = AppendLog(self._transcript, EvolutionError)
-        try:
+        with contextlib.closing(AppendLog(self._transcript, EvolutionError)) as lines:
             lines.append([record])
-        finally:
-            lines.close()
 
 
-def _spent(transcript: Path) -> int:
+def tokens_spent(transcript: Path) -> int:
     """Tokens of earlier sessions."""
     if not transcript.is_file():
         return 0
-    said = enumerate(AppendLog(transcript, EvolutionError, writing=False).contents, start=1)
-    return sum(
-        fitting(record, ANSWER, f"{transcript}, line {line} is no answer")["tokens"]
-        for line, record in said
-        if record is not None
-    )
+    log = AppendLog(transcript, EvolutionError, writing=False)
+    return sum(record["tokens"] for _, record in log.records(lambda _: ("answer", {"tokens": integer})))
 
 
-def read_answer(text: str, brief: Brief) -> tuple[list[str], str | None, int]:
+def parse_answer(text: str, brief: Brief) -> tuple[list[str], str | None, int]:
     """(program texts, new guidance, lines that looked like programs and were refused)."""
     found: dict[str, None] = {}
     refused = 0
-    for line in candidate_lines(text):
+    for line in _candidate_lines(text):
         try:
             program = parse(line, max_calls=brief.space.limits.calls)
         except ChopError:
@@ -154,7 +145,7 @@ _MARK = re.compile(r"^[\s>*`#\d.)-]*PROGRAM[\s*]*:[\s*]*", re.IGNORECASE)
 _GUIDANCE = re.compile(r"^[\s>*`#-]*GUIDANCE[\s*]*:[\s*]*(.*)", re.IGNORECASE)
 
 
-def candidate_lines(text: str) -> list[str]:
+def _candidate_lines(text: str) -> list[str]:
     """Lines that may be programs: those marked so, or those in fences if none is marked."""
     lines = [line for line in text.split("\n", MAX_LINES)[:MAX_LINES] if len(line) <= MAX_CHARACTERS]
     marked = [_MARK.sub("", line) for line in lines if _MARK.match(line)]
@@ -182,7 +173,9 @@ def _guidance(text: str) -> str | None:
     return None
 
 
-def question(agent: Agent, brief: Brief, explain: Callable[[Candidate], str] | None = None) -> list[Message]:
+def question_messages(
+    agent: Agent, brief: Brief, explain: Callable[[Candidate], str] | None = None
+) -> list[Message]:
     """What a model is asked: operators, references with their scores, its guidance, the form of an answer."""
     limits = brief.space.limits
     parts = [
@@ -203,12 +196,12 @@ def question(agent: Agent, brief: Brief, explain: Callable[[Candidate], str] | N
         "line GUIDANCE: in which you rewrite your guidance for next time.",
     ]
     return [
-        {"role": "system", "content": reference(brief.space)},
+        {"role": "system", "content": operator_reference(brief.space)},
         {"role": "user", "content": "\n".join(parts)},
     ]
 
 
-def reference(space: Space) -> str:
+def operator_reference(space: Space) -> str:
     """The operators that suit the task, generated from their declarations."""
     lines = [
         "You improve programs around a frozen in-context model called icon. A program is an expression:",
@@ -217,13 +210,11 @@ def reference(space: Space) -> str:
         "Only these operators exist:",
     ]
     for operator in space.operators:
-        takes = "".join(f" Takes {param.allowed}: {param.doc}." for param in slots(operator).values())
+        takes = "".join(
+            f" Takes {param.allowed}: {param.doc}." for param in program_parameters(operator).values()
+        )
         lines.append(f"- {operator.name} ({operator.role}): {operator.summary()}{takes}")
-        lines += [f"    {key}: {param.doc} ({param.allowed})" for key, param in options(operator).items()]
+        lines += [
+            f"    {key}: {param.doc} ({param.allowed})" for key, param in value_parameters(operator).items()
+        ]
     return "\n".join(lines)
-
-
-__all__ = [
-    "FIRST_GUIDANCE", "TRANSCRIPT", "Budget", "LanguageModel", "candidate_lines", "question", "read_answer",
-    "reference",
-]  # fmt: skip

@@ -18,11 +18,12 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from chop.core.errors import DataError
+from chop.numerics import Array
 from chop.problems.air.dataset import require_xarray
 from chop.problems.random_streams import random_stream
 from chop.storage.atomic import atomic_path, write_text
@@ -30,7 +31,7 @@ from chop.storage.atomic import atomic_path, write_text
 if TYPE_CHECKING:
     import xarray
 
-START = "2023-10-01"
+FIRST_HOUR = "2023-10-01"
 HOURS = 24 * 152  # October 2023 to February 2024: examples and questions on both sides of new year
 STATIONS = (24, 18)
 
@@ -40,8 +41,6 @@ _WAVES = 9  # of each sign in each direction
 _CITY = 0.3  # degrees, the size of a city
 _KM_PER_DEGREE = 100.0
 _ROLES = _PLACES, _WEATHER, _READINGS, _GAPS = range(4)  # of the random streams of one region
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -90,13 +89,19 @@ def make_world(
     stations: tuple[int, int] = STATIONS,
     seed: int = 0,
     weather: bool = True,
-    start: str = START,
+    start: str = FIRST_HOUR,
     overwrite: bool = False,
 ) -> Path:
     """Write ``dataset_<region>.nc`` and ``stations_<region>.csv`` of two regions into a folder.
 
-    The regions are called as the real ones, so that everything runs on either. With ``weather`` the files
-    have the variables of KnowAir-V2 beside PM2.5, O3 and NO2.
+    The regions are called as the real ones, so that everything runs on either.
+
+    hours: of the record, 48 or more
+    stations: of the two regions
+    seed: same seed, same files
+    weather: whether there are the variables of KnowAir-V2 beside PM2.5, O3 and NO2
+    start: the first hour
+    overwrite: replace files that are there
     """
     if hours < 48 or len(stations) != 2 or min(stations) < 1:
         raise DataError(f"a world needs 48 hours or more and two counts of stations, not {hours}, {stations}")
@@ -108,7 +113,7 @@ def make_world(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for region, (plan, count) in enumerate(zip(_PLANS, stations, strict=True)):
-            data, places = invent(region, hours, count, seed, weather, start)
+            data, places = synthetic_region(region, hours, count, seed, weather, start)
             _write(folder, plan, data, places)
     except OSError as error:
         raise DataError(f"cannot write the invented data into {folder}: {error}") from None
@@ -118,7 +123,7 @@ def make_world(
 _FILES = (("dataset", "nc"), ("stations", "csv"))
 
 
-def invent(
+def synthetic_region(
     region: int, hours: int, stations: int, seed: int, weather: bool, start: str
 ) -> tuple[xarray.Dataset, _Places]:
     """One region as a data set with gaps, and where its cities are."""
@@ -126,8 +131,8 @@ def invent(
     plan = _PLANS[region]
     streams = [random_stream("air world", "train", seed, region, role) for role in _ROLES]
     times = np.datetime64(start, "h") + np.arange(hours)
-    places = _lay_out(streams[_PLACES], stations)
-    sky = _sky(streams[_WEATHER], times, plan)
+    places = _draw_places(streams[_PLACES], stations)
+    sky = _regional_weather(streams[_WEATHER], times, plan)
     dust, no2, ozone = _pollution(places, sky, times, plan)
     local = np.exp(0.15 * streams[_READINGS].standard_normal((3, stations)))
     readings = _readings(streams[_READINGS], dust * local[0], no2 * local[1], ozone * local[2])
@@ -148,7 +153,7 @@ def invent(
     return data, places
 
 
-def _lay_out(stream: np.random.Generator, stations: int) -> _Places:
+def _draw_places(stream: np.random.Generator, stations: int) -> _Places:
     """Cities in the inner box; two stations of three in a city, the others in the country."""
     half = _INNER / 2
     cities = stream.uniform(-half, half, (6, 2))
@@ -162,29 +167,29 @@ def _lay_out(stream: np.random.Generator, stations: int) -> _Places:
     return _Places(cities, strength, where, nearest)
 
 
-def _sky(stream: np.random.Generator, times: Array, plan: _Plan) -> _Weather:
+def _regional_weather(stream: np.random.Generator, times: Array, plan: _Plan) -> _Weather:
     hours = len(times)
     clock = times.astype(np.int64) % 24
     year = (times.astype("datetime64[D]").astype(np.int64) % 365.25) / 365.25
     summer = -np.cos(2 * np.pi * (year - 0.05))
-    cloud = 1 / (1 + np.exp(_wandering(stream, hours, 30.0) - 0.5))  # 0 overcast .. 1 clear
+    cloud = 1 / (1 + np.exp(_random_walk(stream, hours, 30.0) - 0.5))  # 0 overcast .. 1 clear
     height_of_sun = np.sin(np.pi * (clock - 6.0) / 12.0) * (0.75 + 0.25 * summer)
     sun = np.clip(height_of_sun, 0.0, None) * (0.35 + 0.65 * cloud)
     warm = np.cos(2 * np.pi * (clock - 15.0) / 24.0)
-    storm = np.exp(0.35 * _wandering(stream, hours, 36.0))
+    storm = np.exp(0.35 * _random_walk(stream, hours, 36.0))
     breeze = np.stack([np.sin(2 * np.pi * clock / 24.0), np.cos(2 * np.pi * clock / 24.0)], axis=-1)
-    slow = np.stack([_wandering(stream, hours, 40.0) for _ in range(2)], axis=-1)
+    slow = np.stack([_random_walk(stream, hours, 40.0) for _ in range(2)], axis=-1)
     wind = np.array(plan.wind) + 3.0 * slow + 0.8 * breeze
     height = (250.0 + 900.0 * np.clip(warm + 0.3, 0.0, None) * (0.5 + 0.5 * cloud)) * storm
-    spell = _wandering(stream, hours, 60.0)
+    spell = _random_walk(stream, hours, 60.0)
     temperature = 13.0 + plan.warmth + 11.0 * summer + 4.0 * warm * cloud + 3.0 * spell
     dew = temperature - 3.0 - 6.0 * cloud
-    rain = np.clip(_wandering(stream, hours, 10.0) - 1.6, 0.0, None) * (1 - cloud)
-    pressure = 1015.0 - 8.0 * summer + 5.0 * _wandering(stream, hours, 60.0)
+    rain = np.clip(_random_walk(stream, hours, 10.0) - 1.6, 0.0, None) * (1 - cloud)
+    pressure = 1015.0 - 8.0 * summer + 5.0 * _random_walk(stream, hours, 60.0)
     return _Weather(wind, height, sun, temperature, dew, pressure, rain)
 
 
-def _wandering(stream: np.random.Generator, hours: int, memory: float) -> Array:
+def _random_walk(stream: np.random.Generator, hours: int, memory: float) -> Array:
     """A stationary random walk of unit size that forgets within ``memory`` hours."""
     keep = np.exp(-1.0 / memory)
     kicks = np.sqrt(1 - keep**2) * stream.standard_normal(hours)
@@ -281,4 +286,4 @@ def _write(folder: Path, plan: _Plan, data: xarray.Dataset, places: _Places) -> 
         data.to_netcdf(partial, engine="h5netcdf", encoding={str(name): packed for name in data.data_vars})
 
 
-__all__ = ["HOURS", "START", "STATIONS", "invent", "make_world"]
+__all__ = ["FIRST_HOUR", "HOURS", "STATIONS", "make_world", "synthetic_region"]

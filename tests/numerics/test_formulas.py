@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chop.core.errors import ChopError, FluxError
-from chop.numerics.expression import FUNCTIONS
+from chop.numerics.formulas import FORMULA_FUNCTIONS
 from chop.problems.conservation.flux import Flux
 
 
@@ -168,7 +168,7 @@ _LEAF = st.sampled_from(["u", "0.7", "2", "1.3", "pi"])
 
 
 def _wrap(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    smooth = [name for name in FUNCTIONS if name != "abs"]
+    smooth = [name for name in FORMULA_FUNCTIONS if name != "abs"]
     return st.one_of(
         st.tuples(inner, st.sampled_from(["+", "-", "*", "/"]), inner).map(
             lambda t: f"({t[0]}){t[1]}({t[2]})"

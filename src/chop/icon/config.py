@@ -1,0 +1,139 @@
+"""The shapes of in-context operator networks: plain numbers that travel in the header of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from chop.core.errors import ModelError
+
+MOST_LAYERS = 64
+"""Of each kind that a network may have; files from anyone say how many, and each takes time to build."""
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """What all shapes have in common: whole numbers in a range, and the way to a file and back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`; an unknown or missing setting is an error."""
+        names = {field.name for field in fields(cls)}
+        if set(values) != names:
+            odd = ", ".join(sorted(set(values) ^ names))
+            raise ModelError(f"the configuration of the network does not fit this version: {odd}")
+        return cls(**values)
+
+    def _check_whole_numbers(self, most: int, may_be_zero: tuple[str, ...] = ()) -> None:
+        """All fields declared as ``int`` are, and in range."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not str(field.type).startswith("int") or (value is None and "None" in str(field.type)):
+                continue
+            low = 0 if field.name in may_be_zero else 1
+            high = MOST_LAYERS if field.name.endswith("_layers") else most
+            if not (type(value) is int and low <= value <= high):
+                raise ModelError(
+                    f"{field.name} of a network must be a whole number, {low} to {high}, not {value!r:.40}"
+                )
+
+
+@dataclass(frozen=True)
+class IconConfig(NetworkConfig):
+    """What a network of functions is made of.
+
+    ``coordinates`` is how many a prompt may have at most: 1 means x, 2 means (t, x), and x is periodic
+    with period 1. With ``grid`` every function of x is read at that many equidistant points (others are
+    interpolated linearly), one token carries both functions of a pair and the network predicts the
+    change from the query; without it functions live on any points, and inputs, outputs and answer have
+    tokens of their own.
+    """
+
+    coordinates: int = 1
+    inputs: int = 1
+    outputs: int = 1
+    grid: int | None = 100
+    width: int = 128
+    heads: int = 4
+    encoder_layers: int = 3
+    decoder_layers: int = 4
+    patch: int = 10
+    margin: int = 5
+
+    def __post_init__(self) -> None:
+        self._check_whole_numbers(2**16, may_be_zero=("margin",))
+        if self.coordinates > 2:
+            raise ModelError(f"a network knows one or two coordinates, not {self.coordinates}")
+        if self.width % self.heads or (self.width // self.heads) % 4:
+            raise ModelError(f"width {self.width} must be {self.heads} heads of a multiple of 4 numbers")
+        if self.grid is not None and (self.coordinates != 1 or self.grid % self.patch):
+            raise ModelError("a fixed grid needs one coordinate and a whole number of patches")
+        if self.grid is not None and self.inputs != self.outputs:
+            raise ModelError("a network that predicts the change needs as many outputs as inputs")
+
+    @property
+    def window(self) -> int:
+        """Points seen by one token: its own patch and a margin on both sides."""
+        return self.patch + 2 * self.margin
+
+
+@dataclass(frozen=True)
+class StationConfig(NetworkConfig):
+    """What a network on station graphs is made of.
+
+    A window has ``hours`` frames of ``len(channels)`` numbers at each station; the answer is one frame
+    more. ``lengths`` are the kernels' lengths in kilometres before training.
+    """
+
+    channels: tuple[str, ...] = ("hour", "NO2", "PM2.5", "O3")
+    hours: int = 24
+    width: int = 96
+    heads: int = 4
+    window_layers: int = 3
+    pair_layers: int = 1
+    asking_layers: int = 2
+    lengths: tuple[float, ...] = (20.0, 60.0, 150.0, 400.0)
+    each: int = 16
+    """Numbers of a token that one kernel carries."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "channels", tuple(str(name) for name in self.channels))
+        object.__setattr__(self, "lengths", tuple(float(length) for length in self.lengths))
+        self._check_whole_numbers(2**12)
+        if not self.channels or self.channels[0] != "hour":
+            raise ModelError(
+                f"the first channel of a station network is the hour, not {self.channels[:1]!r:.40}"
+            )
+        if not self.lengths or not all(0 < length < float("inf") for length in self.lengths):
+            raise ModelError(f"kernel lengths must be positive, not {self.lengths}")
+        if self.width % self.heads or (self.kernels * self.each) % self.width:
+            raise ModelError(
+                f"width {self.width} must be a multiple of {self.heads} heads and divide "
+                f"{self.kernels} kernels of {self.each} numbers"
+            )
+
+    @property
+    def kernels(self) -> int:
+        """Station × station matrices: each length without direction, eastward and northward."""
+        return 3 * len(self.lengths)
+
+
+def config_from(values: Mapping[str, Any]) -> IconConfig | StationConfig:
+    """The shape that a header or a plan describes: station networks have hours, others none."""
+    if not isinstance(values, Mapping):
+        raise ModelError(f"the configuration of a network is a table, not {type(values).__name__}")
+    return StationConfig.from_dict(values) if "hours" in values else IconConfig.from_dict(values)
+
+
+CONSERVATION = IconConfig()
+MFC = IconConfig(coordinates=2, grid=None)
+AIR = StationConfig()
+
+__all__ = [
+    "AIR", "CONSERVATION", "MFC", "MOST_LAYERS", "IconConfig", "NetworkConfig", "StationConfig",
+    "config_from",
+]  # fmt: skip
