@@ -12,17 +12,19 @@ import pytest
 import torch
 from small_disk import small_disk
 
+from chop import __version__ as chop_version
 from chop.bench.functions import CONDITIONS, FunctionSuite, condition_named
 from chop.bench.methods import BAGGING, BASELINES, CONSERVATION, FINE_TUNING, MFC, RAW, grid_programs
 from chop.bench.report import write_results
 from chop.bench.results import Results
 from chop.bench.runner import Run, run_benchmark
-from chop.bench.store import FILE, Store
+from chop.bench.store import FILE, SAME_NUMBERS, Store
 from chop.bench.suite import Network, Piece, Setting, fingerprint_of_weights, missing_pieces
 from chop.core.errors import BenchError
 from chop.icon.config import IconConfig
 from chop.icon.functions.network import Icon
 from chop.icon.weights import save
+from chop.storage.log import decode_line
 
 SMALL = {"width": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 
@@ -163,6 +165,75 @@ def test_another_network_another_version_another_seed_are_refused(weights, tmp_p
     with pytest.raises(BenchError, match=r"this is version 99\.0"):
         run_benchmark(bench)
     assert (bench.out / FILE).read_bytes() == kept
+
+
+def test_a_version_with_the_same_numbers_continues_and_says_that_it_wrote(weights, tmp_path, monkeypatch):
+    bench = asked(weights, tmp_path / "out", groups=("main",))
+    run_benchmark(bench)
+    begun = (bench.out / FILE).read_bytes()
+    monkeypatch.setattr("chop.__version__", "99.0")
+    monkeypatch.setattr("chop.bench.store.SAME_NUMBERS", SAME_NUMBERS | {"99.0"})
+    more = replace(bench, suite=replace(bench.suite, cases=35))
+    run_benchmark(more)
+    run_benchmark(more)
+    after = (bench.out / FILE).read_bytes()
+    assert after.startswith(begun), "what was begun stays as it is"
+    said = [decode_line(line) for line in after[len(begun) :].splitlines()]
+    assert [line.get("version") for line in said] == ["99.0"] + [None] * 20, "said once, where the network is"
+    assert [line.get("condition") for line in said[1:]] == ["conservation/sin_cos"] * 20
+    assert said[0]["model"] == "conservation", "a line that version 0.1.0 reads too"
+    with Store(bench.out, FunctionSuite.layout) as store:
+        assert store.versions == (chop_version, "99.0")
+    assert f"- version: {chop_version}, 99.0\n" in report(more)[0].read_text(encoding="utf-8")
+
+
+def test_this_version_says_whose_numbers_it_continues():
+    assert {"0.1.0", chop_version} <= SAME_NUMBERS, "if a number changed, the folders of 0.1.0 are refused"
+
+
+DYING = """
+import os, signal
+from pathlib import Path
+from chop.bench.functions import FunctionSuite
+from chop.bench.runner import Run, run_benchmark
+from chop.core.errors import BenchError
+
+
+class Dying(FunctionSuite):
+    @staticmethod
+    def evaluate(piece, setting):
+        marks = Path(os.environ["MARKS"])
+        deaths = int(os.environ["DEATHS"])
+        if piece.questions[0] == 25 and len(list(marks.iterdir())) < deaths:
+            (marks / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return FunctionSuite.evaluate(piece, setting)
+
+
+if __name__ == "__main__":
+    suite = Dying(("conservation",), ("main",), (), ("conservation/tanh",), 30, (os.environ["MODEL"],))
+    try:
+        run_benchmark(Run(suite, Path(os.environ["OUT"]), workers=1))
+    except BenchError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(("deaths", "words"), [(1, ""), (99, "2 worker processes died under it")])
+def test_a_piece_whose_worker_dies_is_tried_once_more_and_then_told(weights, tmp_path, deaths, words):
+    (tmp_path / "marks").mkdir()
+    (tmp_path / "dying.py").write_text(DYING)
+    model = str(weights / "conservation.safetensors")
+    given = {"MARKS": tmp_path / "marks", "DEATHS": deaths, "OUT": tmp_path / "out", "MODEL": model}
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "dying.py")],
+        env={**os.environ, **{name: str(value) for name, value in given.items()}},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert words in done.stdout
+    with Store(tmp_path / "out", FunctionSuite.layout) as store:
+        done = [store.done("conservation/tanh", RAW, batch) for batch in (range(25), range(25, 30))]
+    assert done == [True, not words], "what was finished is kept"
 
 
 def test_two_networks_for_one_problem_are_refused(weights, tmp_path):
