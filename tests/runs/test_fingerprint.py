@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import chop
-from chop.bench.work import fingerprint as of_weights
+from chop.bench.suite import fingerprint_of_weights as of_weights
 from chop.evolution.identity import task_parts
 from chop.evolution.space import Space
 from chop.evolution.task import relative_error
