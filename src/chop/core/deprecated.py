@@ -37,7 +37,7 @@ MOVED: Mapping[str, str] = {
     "chop.problems.flux": "chop.problems.conservation.flux",
     "chop.problems.random_field": "chop.numerics.random_field",
     "chop.problems.solver": "chop.problems.conservation.solver",
-    "chop.problems.storage": "chop.problems.question_files",
+    "chop.problems.storage": "chop.files.cases",
 }
 """Modules by their old names, and where their contents are now."""
 

@@ -44,11 +44,8 @@ _BY_CONTENT = ("file of questions", "model")
 _HEAD = {"run": mapping_of(anything)}
 _FINISHED = {"first": safe_int, "last": safe_int, "reason": optional(string)}
 _ANSWERED = {
-    "crc": safe_int,
-    "columns": mapping_of(list_of(string, 2)),
-    "calls": safe_int,
-    "rounds": safe_int,
-}
+    "crc": safe_int, "columns": mapping_of(list_of(string, 2)), "calls": safe_int, "rounds": safe_int,
+}  # fmt: skip
 _COLUMN_TYPES = {np.dtype(kind).str for kind in ("bool", "float16", "float32", "float64")}
 
 
