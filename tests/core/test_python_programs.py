@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from chop.files.choosing import choose_program
+from chop.files.models_and_programs import choose_program
 from hypothesis import given, settings
 
 import chop
