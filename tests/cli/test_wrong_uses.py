@@ -222,6 +222,7 @@ FILLING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", FILLING.values(), ids=FILLING)
 def test_a_full_disk(command, tmp_path):
     write_hdf5(tmp_path / "q.h5", arrays(n=40, points=500))
@@ -258,6 +259,7 @@ def model(prompt):
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle(tmp_path):
     write_hdf5(tmp_path / "q.h5", arrays())
     (tmp_path / "slow.py").write_text(SLOW)
