@@ -73,7 +73,7 @@ def test_the_public_way_to_metrics_does_not_warn():
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("whole", "integer"), ("program", "subprogram"), ("programs", "subprograms")]
+    ("old", "new"), [("whole", "integer"), ("program", "subprogram"), ("programs", "subprogram_list")]
 )
 def test_renamed_declarations(old, new):
     with pytest.warns(DeprecationWarning, match=f"{old} is called {new} now") as told:

@@ -97,6 +97,7 @@ def test_scattered_points(k, n, channels):
     inputs, query = (DICE.normal(size=(*lead, n, *[2] * channels)) for lead in ((5,), ()))
     expected = by_fields(inputs, -inputs, query, points, 0, 1, channels)
     assert same(from_arrays(inputs, -inputs, query, coords=points), expected)
+    assert same(from_arrays(inputs, -inputs, query, coords=points.tolist()), expected)
 
 
 def test_the_shortest_way():

@@ -8,7 +8,7 @@ import torch
 from sample_models import plain_arithmetic
 
 from chop import ProgramError
-from chop.core.parameters import flag, number, subprogram, subprograms
+from chop.core.parameters import flag, number, subprogram, subprogram_list
 from chop.core.program import Frame, Leaf, Outcome, Program, Transform
 from chop.core.tasks import Answer
 from chop.core.text import parse
@@ -95,7 +95,7 @@ class Median(Program):
     name: ClassVar[str] = "median"
     kind: ClassVar[str] = "mixture"
     law: ClassVar[str] = "Between the smallest and the largest."
-    members: tuple[Program, ...] = subprograms("what is asked", at_least=3)
+    members: tuple[Program, ...] = subprogram_list("what is asked", at_least=3)
 
     def plan(self, prompt):
         outcomes = yield [Answer(member, prompt) for member in self.members]

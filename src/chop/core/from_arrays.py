@@ -163,7 +163,11 @@ def _points(coords: Any, name: str) -> Points | None:
     names = None
     if isinstance(coords, Mapping):
         names, coords = tuple(coords), tuple(coords.values())
-    if isinstance(coords, tuple | list) and coords and np.ndim(coords[0]) > 0:
+    # A tuple lists the axes of a grid, and so does a list of arrays; a list of lists is one array of points.
+    arrays = isinstance(coords, tuple) or (
+        isinstance(coords, list) and all(hasattr(c, "ndim") for c in coords)
+    )
+    if arrays and len(coords) and np.ndim(coords[0]) > 0:
         along = [as_tensor(part, name) for part in coords]
         if any(part.ndim != 1 for part in along):
             shapes = ", ".join(shape_text(part) for part in along)
@@ -174,7 +178,7 @@ def _points(coords: Any, name: str) -> Points | None:
         mesh = torch.meshgrid(*(part.double() for part in along), indexing="ij")
         flat = torch.stack([part.reshape(-1) for part in mesh], dim=-1)
         return Points(tuple(len(part) for part in along), flat, names)
-    array = as_tensor(coords, name)
+    array = as_tensor(np.asarray(coords) if isinstance(coords, tuple | list) else coords, name)
     array = array.unsqueeze(-1) if array.ndim == 1 else array
     if array.ndim < 2 or array.is_complex() or array.dtype == torch.bool:
         raise PromptError(

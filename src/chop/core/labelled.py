@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from chop.core.running import Result
 
-_CHANNELS = ("channel", "channels", "c")
-_RENAMED = {"time": "t"}
+CHANNEL_NAMES = ("channel", "channels", "c")
+AXIS_NAMES = {"time": "t"}
 """What a dimension is called here, where it is not called the same."""
 
 
@@ -78,7 +78,7 @@ class LabelledArrays:
 
 def _coordinates(array: Any, inner: tuple[Any, ...]) -> dict[str, Any] | None:
     """The last dimension holds channels if it is called so, or has no coordinates that are numbers."""
-    if len(inner) > 1 and (inner[-1] in _CHANNELS or not _has_numbers(array, inner[-1])):
+    if len(inner) > 1 and (inner[-1] in CHANNEL_NAMES or not _has_numbers(array, inner[-1])):
         inner = inner[:-1]
     missing = [name for name in inner if not _has_numbers(array, name)]
     if missing and (len(inner) > 1 or missing[0] in array.coords):
@@ -88,7 +88,7 @@ def _coordinates(array: Any, inner: tuple[Any, ...]) -> dict[str, Any] | None:
         )
     if missing:
         return None
-    return {_RENAMED.get(str(name), str(name)): array.coords[name].to_numpy() for name in inner}
+    return {AXIS_NAMES.get(str(name), str(name)): array.coords[name].to_numpy() for name in inner}
 
 
 def _has_numbers(array: Any, name: Any) -> bool:
@@ -145,4 +145,4 @@ def _array(tensor: Tensor) -> Any:
     return tensor.cpu().numpy()
 
 
-__all__ = ["LabelledArrays", "is_labelled", "result_as_xarray"]
+__all__ = ["AXIS_NAMES", "CHANNEL_NAMES", "LabelledArrays", "is_labelled", "result_as_xarray"]

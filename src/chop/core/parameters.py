@@ -110,12 +110,12 @@ def subprogram(doc: str) -> Any:
     return _declare(Param("program", doc))
 
 
-def subprograms(doc: str, at_least: int = 1) -> Any:
+def subprogram_list(doc: str, at_least: int = 1) -> Any:
     """Several sub-programs, given first and without keywords."""
     return _declare(Param("programs", doc, at_least=at_least))
 
 
-__getattr__ = renamed(__name__, {"whole": "integer", "program": "subprogram", "programs": "subprograms"})
+__getattr__ = renamed(__name__, {"whole": "integer", "program": "subprogram", "programs": "subprogram_list"})
 
 Role = Literal["program", "transform", "projection"]
 
@@ -147,7 +147,7 @@ class Operator(ABC):
             if "param" not in f.metadata and not isinstance(getattr(self, f.name), Operator):
                 raise ProgramError(
                     f"{type(self).__name__}: {f.name} is not declared; give it number(), integer(), flag(), "
-                    "choice(), indices(), subprogram() or subprograms() of chop.core.parameters"
+                    "choice(), indices(), subprogram() or subprogram_list() of chop.core.parameters"
                 )
         for key, param in self.params().items():
             given = getattr(self, key)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, ClassVar, Unpack, final, overload
 
 from torch import Tensor
 
+from chop.core.contracts import named_in_failures, require_type, require_values, require_values_and_notes
 from chop.core.counting import CallCount, HeldOutStep, Where
 from chop.core.errors import ProgramError
 from chop.core.model import MAX_BYTES, FrozenModel
 from chop.core.parameters import Operator, Role, subprogram
-from chop.core.promises import named_in_failures, promised, promised_values, values_and_notes
 from chop.core.prompt import Prompt
 from chop.core.running import BoundProgram, Result, RunOptions, run_program
 from chop.core.tasks import Answer, Call, Fit, HeldOut, HeldOutPrompts, Request, Steps
@@ -105,8 +105,8 @@ class Transform(_Route, Operator):
         """`fit`, held to its promise."""
         with named_in_failures(self):
             frame = self.fit(prompt)
-        promised(self, "what fit returns", frame, Frame)
-        promised(self, "the mapped prompt", frame.prompt, Prompt)
+        require_type(self, "what fit returns", frame, Frame)
+        require_type(self, "the mapped prompt", frame.prompt, Prompt)
         if (frame.prompt.batch, frame.prompt.dtype) != (prompt.batch, prompt.dtype):
             raise ProgramError(
                 f"{self} mapped a {prompt.dtype} prompt of batch {tuple(prompt.batch)} to a "
@@ -166,10 +166,10 @@ class Program(_Pipes, Operator):
         operator = self.acting
         with named_in_failures(operator):
             outcome = yield from self.plan(prompt)
-        promised(operator, "its outcome", outcome, Outcome)
-        promised_values(operator, outcome.values, prompt.answer_shape, prompt)
+        require_type(operator, "its outcome", outcome, Outcome)
+        require_values(operator, outcome.values, prompt.answer_shape, prompt)
         if self.reports_held_out:
-            promised_values(operator, outcome.held_out, prompt.outputs.values.shape, prompt)
+            require_values(operator, outcome.held_out, prompt.outputs.values.shape, prompt)
         return outcome
 
     @abstractmethod
@@ -237,7 +237,7 @@ class Program(_Pipes, Operator):
 
     @final
     def save(self, path: str | Path, *, note: str = "", date: str = "", overwrite: bool = False) -> Path:
-        """The program's text in a file, which `load`, ``chop predict -p`` and ``chop explain -p`` read.
+        """The program's text in a file, which `load` reads and, named .txt, ``chop predict -p`` does too.
 
         ``note`` (where it comes from, what it is for; any number of lines) and ``date`` stand above the text
         as comments, with the version of this library. A file that exists is replaced only with ``overwrite``.
@@ -284,7 +284,7 @@ class Leaf(Program):
     @final
     def plan(self, prompt: Prompt) -> Steps:
         yield []
-        values, notes = values_and_notes(self, self.answer(prompt))
+        values, notes = require_values_and_notes(self, self.answer(prompt))
         return Outcome(values, notes=notes)
 
     @final
@@ -422,7 +422,7 @@ class Projected(Program):
         return Outcome(values, held_out, notes)
 
     def _projected(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
-        pair: tuple[Tensor, Notes] = values_and_notes(
+        pair: tuple[Tensor, Notes] = require_values_and_notes(
             self.projection, self.projection.project(prompt, values)
         )
         return pair

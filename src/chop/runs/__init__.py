@@ -1,1 +1,1 @@
-"""What measuring needs: who works, how far the work is, what tells data and code apart."""
+"""How long runs are done: pools of workers, progress, and fingerprints of what was run."""

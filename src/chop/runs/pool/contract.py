@@ -101,7 +101,7 @@ class Pool(ABC):
         return in_order(self.finished(lambda: next(numbered, None)))
 
     def close(self) -> None:  # noqa: B027
-        """Let go of what was started; who starts nothing has nothing to do."""
+        """Let go of what was started, if anything was."""
 
     def __enter__(self) -> Pool:
         return self
