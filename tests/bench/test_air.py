@@ -153,6 +153,7 @@ def test_means_and_reductions_by_hand(finished):
     assert f"| {raw:.2f} | {ours:.2f} | {100 * (1 - ours / raw):.1f} % |" in table_of(finished)
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_and_writes_the_same_table(home, tmp_path):
     whole, broken = (asked(home, tmp_path / name, directions=("bthsa-yrd",)) for name in ("whole", "broken"))
     process = subprocess.Popen(
@@ -353,6 +354,7 @@ def test_what_was_asked_is_not_asked_again(home, tmp_path):
     assert Counting.rounds == [2, 1, 1]
 
 
+@pytest.mark.slow
 def test_the_demonstration_prints_and_draws(home, monkeypatch):
     """In the world that is there already, with a network of one's own."""
     monkeypatch.setattr(report, "RESOLUTION", 30)

@@ -65,6 +65,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_and_writes_the_same_table(weights, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     name, model = "conservation/tanh", str(weights / "conservation.safetensors")
@@ -99,6 +100,7 @@ def test_a_killed_run_continues_and_writes_the_same_table(weights, tmp_path, mon
     assert "<img" in (broken / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_worker_processes_give_what_this_process_gives(weights, tmp_path):
     alone = asked(weights, tmp_path / "alone", groups=("main",))
     run_benchmark(alone)
@@ -110,6 +112,7 @@ def test_worker_processes_give_what_this_process_gives(weights, tmp_path):
     assert numbers[0].tolist() == numbers[1].tolist()
 
 
+@pytest.mark.slow
 def test_a_local_ray_cluster_gives_what_this_process_gives(weights, tmp_path):
     pytest.importorskip("ray")
     alone = asked(weights, tmp_path / "alone", groups=("main",))

@@ -23,6 +23,7 @@ def chop(*arguments, cwd=None):
     )
 
 
+@pytest.mark.slow
 def test_demo_prints_and_draws(tmp_path):
     done = chop("demo", "--n", "6", "--steps", "3", "--out", "pictures", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

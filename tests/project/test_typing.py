@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mypy")
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SETTINGS = """
 [mypy]
