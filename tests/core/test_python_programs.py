@@ -5,12 +5,12 @@ import pickle
 
 import pytest
 import torch
-from chop.files.choosing import choose_program
 from hypothesis import given, settings
 
 import chop
 from chop import operators
 from chop.core.text import MAX_FILE_CHARACTERS
+from chop.files import choose_program
 from chop.operators import average, combine, conserve_mean, correct, flip, icon, rescale, ridge, select
 from chop.testing import make_prompt, toy_model
 from chop.testing.strategies import program_values
