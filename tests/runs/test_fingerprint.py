@@ -223,4 +223,4 @@ def test_every_part_of_a_task_is_seen():
 
 
 def test_plain_values_have_one_form():
-    assert fingerprint.plain({"b": 1, "a": [None, 2.5]}) == '{"a": [null, 2.5], "b": 1}'
+    assert fingerprint.canonical_json({"b": 1, "a": [None, 2.5]}) == '{"a": [null, 2.5], "b": 1}'

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pool_work import Broken, Kills, MakeWork
+from question_files import arrays, write_npz
 
 import chop
 from chop.core.errors import ChopError
 from chop.files import FileError, predict
 from chop.runs.pool import EXECUTORS, Lost, Site, in_order, pool_named
-from pool_work import Broken, Kills, MakeWork
-from question_files import arrays, write_npz
 
 ELSEWHERE = [name for name in EXECUTORS if name != "inline"]
 

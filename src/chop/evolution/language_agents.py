@@ -89,9 +89,7 @@ class LanguageModel:
         programs, guidance, refused = parse_answer(text, brief)
         self._count(bool(programs))
         parents = tuple(candidate.number for candidate in brief.references)
-        proposals = tuple(
-            Proposal(program, LANGUAGE_MODEL, parents, agent=agent.number) for program in programs
-        )
+        proposals = tuple(Proposal(text, LANGUAGE_MODEL, parents, agent.number) for text in programs)
         return Proposals(proposals, guidance, {"tokens": reply.tokens, "refused": refused})
 
     def _count(self, fruitful: bool) -> None:

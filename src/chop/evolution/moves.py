@@ -48,12 +48,6 @@ class Offspring:
     program: Program
     parents: tuple[int, ...] = ()
 
-    def new_operators(self, references: Sequence[Candidate]) -> tuple[str, ...]:
-        """The names of operators that the program has and its parents lack."""
-        parents = [candidate.program() for candidate in references if candidate.number in self.parents]
-        old = {node.name for parent in parents for _, node in named_operators(parent)}
-        return tuple(sorted({node.name for _, node in named_operators(self.program)} - old))
-
 
 @dataclass(frozen=True, eq=False)
 class Moves(ProgramGenerator):

@@ -69,7 +69,7 @@ class Progress:
 
 
 def lasting_bar(first: str) -> rich.progress.Progress:
-    """A bar on standard output that stays, with the time taken and left; ``first`` is `PERCENT` or `COUNT`."""
+    """A bar on standard output that stays, with times; in front of it `PERCENT` or `COUNT`."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     return Progress(

@@ -16,7 +16,7 @@ import numpy as np
 from chop.bench.air.conditions import LONGEST, Split
 from chop.core.errors import BenchError
 from chop.problems import air
-from chop.runs.fingerprint import feed_bytes, written
+from chop.runs.fingerprint import feed_bytes, stored_digest
 
 if TYPE_CHECKING:
     from chop.problems.case import Case
@@ -62,7 +62,7 @@ class Source:
 
 def digest_of(region: air.Region) -> str:
     """The SHA-256 of what was observed: stations, places, times, channels, values."""
-    digest = written()
+    digest = stored_digest()
     digest.update(repr((region.stations, region.channels)).encode())
     hours = region.times.astype("datetime64[h]").astype(np.int64)
     for array in (region.lon, region.lat, hours, region.values):

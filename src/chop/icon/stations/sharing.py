@@ -22,7 +22,7 @@ from torch import Tensor
 
 from chop.core.prompt import Field, Prompt
 from chop.icon.sharing import Question, joint_counts, versions
-from chop.runs.fingerprint import feed_tensor, quick
+from chop.runs.fingerprint import feed_tensor, quick_digest
 
 if TYPE_CHECKING:
     from chop.icon.stations.network import StationIcon
@@ -140,7 +140,7 @@ class RememberedWindows:
 
 def _digest(*tensors: Tensor) -> bytes:
     """A name for the content of tensors."""
-    known = quick()
+    known = quick_digest()
     for tensor in tensors:
         feed_tensor(known, tensor)
     return known.digest()

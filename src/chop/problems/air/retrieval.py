@@ -24,7 +24,7 @@ from chop.core.errors import DataError, ProblemError
 from chop.numerics import Array
 from chop.problems.air.history import History, Period
 from chop.problems.air.windows import WINDOW, usable_windows
-from chop.runs.fingerprint import feed_bytes, plain, quick
+from chop.runs.fingerprint import canonical_json, feed_bytes, quick_digest
 from chop.storage.atomic import atomic_path, make_folder
 
 KEPT = 64  # windows remembered for each question: enough unless a long lead forbids nearly all of them
@@ -187,9 +187,9 @@ def _blocks(asked: Array) -> Iterator[slice]:
 
 def _key(history: History, period: Period, asked: Array, kept: int) -> str:
     """A name for everything the answer depends on."""
-    digest = quick()
+    digest = quick_digest()
     about = [_FORMAT, kept, [str(part) for part in period], list(history.region.channels), WINDOW]
-    digest.update(plain(about).encode())
+    digest.update(canonical_json(about).encode())
     for array in (history.region.times.astype(np.int64), history.values, history.observed, asked):
         digest.update(str(array.shape).encode())
         feed_bytes(digest, array)

@@ -100,8 +100,8 @@ class Pool(ABC):
         numbered = enumerate(jobs)
         return in_order(self.finished(lambda: next(numbered, None)))
 
-    def close(self) -> None:
-        """Let go of what was started."""
+    def close(self) -> None:  # noqa: B027
+        """Let go of what was started, if anything was."""
 
     def __enter__(self) -> Pool:
         return self

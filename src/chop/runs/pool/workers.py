@@ -138,7 +138,9 @@ class Workers(WatchedPool):
         process = multiprocessing.get_context("spawn").Process(
             target=_work, args=(theirs, self._site.make, os.getpid()), daemon=True
         )
-        with _interrupts_blocked():  # it inherits that, and must not be torn by Ctrl-C before it can say so itself
+        with (
+            _interrupts_blocked()
+        ):  # it inherits that, and must not be torn by Ctrl-C before it can say so itself
             process.start()
         theirs.close()
         worker = _Worker(process, ours, time.monotonic() + _SECONDS_TO_LOAD)

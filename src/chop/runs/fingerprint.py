@@ -1,30 +1,172 @@
-"""What tells callables apart, such as a user's metric: by what they would do, the same in every process.
+"""What tells things apart: tensors, prompts, networks, plain values, files, and callables such as a metric.
 
-What is installed is known by its name. A user's own function is known by its name, its compiled code with
-constants, its defaults, what it closes over, and the globals it reads, functions among them. A callable
-object is known by its class and its state. Where a file lies, its lines and all addresses do not count.
+`stored_digest` digests stand in journals, stores and file names: what is fed to them, byte for byte, is part
+of those formats and does not change. `quick_digest` ones live as long as the process.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
+import hashlib
+import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-from chop.runs.fingerprint.data import feed_bytes, feed_state, feed_tensor, written
+from chop.core.model import Caller, FrozenModel
+from chop.core.prompt import Axis, Prompt
 from chop.core.user_code import installed
+
+if TYPE_CHECKING:
+    Digest = hashlib._Hash | hashlib.blake2b
+
+
+def stored_digest() -> Digest:
+    """A digest for what is kept in files: SHA-256."""
+    return hashlib.sha256()
+
+
+def quick_digest() -> Digest:
+    """A digest for what is looked up at every turn: BLAKE2b, 16 bytes."""
+    return hashlib.blake2b(digest_size=16)
+
+
+def canonical_json(value: Any) -> str:
+    """Plain values as JSON in one form, whatever the order of their names."""
+    return json.dumps(value, sort_keys=True)
+
+
+def feed_bytes(digest: Digest, data: Tensor | np.ndarray[Any, Any]) -> None:
+    """The numbers alone; dtype and shape are known to whoever asks."""
+    if isinstance(data, Tensor):
+        tensor = data.detach().cpu().contiguous()
+        try:
+            data = tensor.numpy()
+        except TypeError:  # numpy does not know every dtype of torch
+            data = tensor.reshape(-1).view(torch.uint8).numpy()
+    digest.update(np.ascontiguousarray(data).data)
+
+
+def feed_tensor(digest: Digest, tensor: Tensor) -> None:
+    """Dtype, shape and numbers."""
+    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+    feed_bytes(digest, tensor)
+
+
+def _feed_once(digest: Digest, tensor: Tensor) -> None:
+    """Dtype, shape and numbers, without reading twice what an expanded view only repeats."""
+    once = tensor
+    for axis, stride in enumerate(tensor.stride()):
+        if stride == 0 and once.shape[axis] > 1:
+            once = once.narrow(axis, 0, 1)
+    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}{tuple(once.shape)}".encode())
+    feed_bytes(digest, once)
+
+
+def feed_state(
+    digest: Digest, module: nn.Module, feed: Callable[[Digest, Tensor], None] = feed_tensor
+) -> None:
+    """A torch module's weights and buffers, by name."""
+    for name, value in sorted(module.state_dict().items()):
+        digest.update(name.encode())
+        feed(digest, value)
+
+
+def feed_prompt(digest: Digest, prompt: Prompt) -> None:
+    """What a prompt holds; `axis_values` and its times are told apart from that."""
+    for tensor in prompt.tensors():
+        feed_tensor(digest, tensor)
+    if prompt.graph is not None:
+        feed_tensor(digest, prompt.graph.edges)
+
+
+def content_key(prompt: Prompt) -> bytes:
+    """A digest of what a model can see of a prompt, and of where its examples come from.
+
+    The origin counts because a model may encode the examples of the parent instead of the prompt's own,
+    which is the same answer only to rounding.
+    """
+    digest = quick_digest()
+    while True:
+        for tensor in prompt.tensors():
+            _feed_once(digest, tensor)
+        if prompt.times is not None:
+            _feed_once(digest, prompt.times)
+        if prompt.graph is not None:
+            _feed_once(digest, prompt.graph.edges)
+        digest.update(_axes_text(prompt.axes))
+        if prompt.origin is None:
+            return digest.digest()
+        _feed_once(digest, prompt.origin.kept)
+        prompt = prompt.origin.parent
+
+
+@lru_cache(maxsize=64)
+def _axes_text(axes: tuple[Axis, ...] | None) -> bytes:
+    return repr(axes).encode()
+
+
+def axis_values(prompt: Prompt) -> list[list[Any]]:
+    """Names and periods of the coordinates, as plain values."""
+    return [[axis.name, axis.period] for axis in prompt.axes or ()]
+
+
+def of_model(model: FrozenModel, probe: Prompt) -> str:
+    """A torch module by its class and state; any other callable by its answers to some questions."""
+    if isinstance(model, nn.Module):
+        return of_module(model)
+    digest = stored_digest()
+    with torch.inference_mode():
+        feed_tensor(digest, Caller(model, probe)([probe])[0])
+    return digest.hexdigest()
+
+
+def of_module(module: nn.Module) -> str:
+    """A torch module by its class and state."""
+    digest = stored_digest()
+    digest.update(type(module).__qualname__.encode())
+    feed_state(digest, module)
+    return digest.hexdigest()
+
+
+def of_network(config: Any, network: nn.Module) -> str:
+    """A network by its shape (plain values) and its weights, not by what else its file says about itself."""
+    digest = stored_digest()
+    digest.update(canonical_json(config).encode())
+    feed_state(digest, network, feed_bytes)
+    return digest.hexdigest()
+
+
+def of_file(path: Path) -> str:
+    """A file by its bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, stored_digest).hexdigest()
+
+
+# Callables are known by what they would do, the same in every process. What is installed is known by its
+# name. A user's own function is known by its name, its compiled code with constants, its defaults, what it
+# closes over, and the globals it reads, functions among them. A callable object is known by its class and its
+# state. Where a file lies, its lines and all addresses do not count.
 
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 _CONSTANTS = (tuple, frozenset, CodeType)
 """Whether two equal ones are one object is up to the compiler, and to where byte code came from."""
 _DEEPEST = 30
+_CLASS_MACHINERY = {
+    "__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__",
+    "__static_attributes__", "__annotations__", "__annotations_cache__", "__annotate_func__", "__slotnames__",
+    "__abstractmethods__", "_abc_impl", "__parameters__", "__dataclass_fields__", "__dataclass_params__",
+}  # fmt: skip
+"""What classes hold beside what they were given."""
 
 
 def of_callable(function: Any) -> str:
@@ -55,7 +197,7 @@ class _Walk:
     """Feeds values of any kind to one digest; what was met before is fed as a reference to it."""
 
     def __init__(self) -> None:
-        self.digest = written()
+        self.digest = stored_digest()
         self.compiled = False
         self._met: dict[int, tuple[int, Any]] = {}  # holds what it has met: an address must not come twice
         self._depth = 0
@@ -140,7 +282,7 @@ class _Walk:
         if _is_installed(kind):
             self._say("installed", _full_name(kind))
             return
-        own = {name: part for name, part in vars(kind).items() if name not in _UNTOLD}
+        own = {name: part for name, part in vars(kind).items() if name not in _CLASS_MACHINERY}
         self._say("class", kind.__qualname__)
         self._all("parts", (kind.__bases__, own))
 
@@ -162,14 +304,6 @@ class _Walk:
             self.feed(state)
         elif " at 0x" not in (words := repr(value)):
             self._say("repr", words)
-
-
-_UNTOLD = {
-    "__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__",
-    "__static_attributes__", "__annotations__", "__annotations_cache__", "__annotate_func__", "__slotnames__",
-    "__abstractmethods__", "_abc_impl", "__parameters__", "__dataclass_fields__", "__dataclass_params__",
-}  # fmt: skip
-"""What classes hold beside what they were given."""
 
 
 def _is_installed(kind: type) -> bool:
@@ -217,4 +351,8 @@ def _full_name(value: Any) -> str:
     return f"{getattr(value, '__module__', '')}.{name or type(value).__qualname__}"
 
 
-__all__ = ["may_be_same", "of_callable"]
+__all__ = [
+    "axis_values", "canonical_json", "content_key", "feed_bytes", "feed_prompt", "feed_state", "feed_tensor",
+    "may_be_same", "of_callable", "of_file", "of_model", "of_module", "of_network", "quick_digest",
+    "stored_digest",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""How long runs are done: pools of workers, progress, and fingerprints of what was run."""
