@@ -42,8 +42,9 @@ MOVED: Mapping[str, str] = {
 """Modules by their old names, and where their contents are now."""
 
 BETTER: Mapping[str, str] = {
+    "chop.problems.storage": "write from chop.files import CaseFile",
     "chop.metrics": "write chop.metrics after import chop, or from chop import metrics",
-    "chop.errors": "chop itself has the errors that users see: from chop import ChopError",
+    "chop.errors": "write from chop import ChopError, and so on for what users see",
 }
 """What to write instead, where that is not the new module."""
 
