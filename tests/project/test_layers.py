@@ -59,6 +59,14 @@ def test_folders_stand_on_each_other():
     assert [height[name] for name in listed] == sorted(height.values()), "from the ground up"
 
 
+def test_files_that_the_architecture_names_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", page))
+    assert len(named) > 30
+    missing = {name for name in named if not (HOME / name).exists() and not (ROOT / name).exists()}
+    assert not missing
+
+
 def test_the_picture_shows_the_house_as_it_is():
     """``cd docs && python -m generator.house figures/architecture.svg`` draws it again."""
     assert (ROOT / "docs" / "figures" / "architecture.svg").read_text(encoding="utf-8") == drawing()
