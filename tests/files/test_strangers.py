@@ -24,7 +24,8 @@ from chop.icon.config import StationConfig
 from chop.icon.weights import WEIGHTS_FORMAT, build
 from chop.problems import air, conservation
 from chop.problems.question_files import write_cases
-from chop.storage.guards import bounds, heaps
+from chop.storage import size_limits
+from chop.storage.hdf5 import has_endless_heap
 
 SECRET = b"what only the owner of this machine should read, and no file of answers"
 
@@ -175,8 +176,8 @@ def test_a_question_that_is_larger_than_its_file_warrants(tmp_path):
 
 def test_a_batch_that_is_larger_than_its_file_warrants(tmp_path, monkeypatch):
     path = write_npz(tmp_path / "q.npz", arrays(n=40))
-    monkeypatch.setattr(bounds, "MEMORY", 10_000)
-    monkeypatch.setattr(bounds, "MEMORY_RATIO", 0)
+    monkeypatch.setattr(size_limits, "MEMORY", 10_000)
+    monkeypatch.setattr(size_limits, "MEMORY_RATIO", 0)
     with QuestionFile(path) as file:
         assert len(file.read(0, 10)) == 10
         with pytest.raises(ChopError, match=r"40 of its questions take \d\d,\d{3} bytes, .* \(--batch\)"):
@@ -186,7 +187,7 @@ def test_a_batch_that_is_larger_than_its_file_warrants(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["h5", "npz"])
 def test_honest_data_that_pack_well_are_read(kind, tmp_path, monkeypatch):
     """Nothing but zeros, far beyond what is free: a thousand times smaller on disk, and not more."""
-    monkeypatch.setattr(bounds, "FREE", 2**16)
+    monkeypatch.setattr(size_limits, "FREE", 2**16)
     content = arrays(n=800, examples=10, points=400)
     content |= {name: np.zeros_like(values) for name, values in content.items() if name != "input_coords"}
     path = tmp_path / f"q.{kind}"
@@ -199,7 +200,7 @@ def test_honest_data_that_pack_well_are_read(kind, tmp_path, monkeypatch):
                 file.create_dataset(name, data=values, **chunks)
     with QuestionFile(path) as file:
         inputs = file._plan.arrays["input_values"].stored
-        assert content["input_values"].nbytes > max(800 * inputs.stored_bytes, bounds.FREE)
+        assert content["input_values"].nbytes > max(800 * inputs.stored_bytes, size_limits.FREE)
         assert len(file.read(790)) == 10
 
 
@@ -434,7 +435,7 @@ def test_a_heap_without_end(tmp_path):
     path.write_bytes(whole)
     with pytest.raises(ChopError, match="damaged where its texts are"):
         QuestionFile(path)
-    assert heaps.endless(path, 8)
+    assert has_endless_heap(path, 8)
 
 
 # Order.

@@ -17,12 +17,11 @@ from chop.core.programs import programs
 from chop.core.prompt import Axis, Field, Prompt
 from chop.core.text import parse
 from chop.pictures import draw_program, trace_figure, trace_page
-from chop.pictures.boxes import layout, words_of
-from chop.pictures.figure import panel_figure
-from chop.pictures.mermaid import quoted
-from chop.pictures.palette import PENS, STYLES
+from chop.pictures.boxes import STYLES, layout, words_of
+from chop.pictures.drawing import mermaid_quoted
+from chop.pictures.figure import PENS, panel_figure
 from chop.pictures.panels import MAX_PANELS, heading_of, panels_of
-from chop.pictures.views import curve, grid, picture
+from chop.pictures.views import curve_of, grid_matrix, image_view
 from chop.testing import make_prompt, program_values, prompts, toy_model
 
 NESTED = (
@@ -142,7 +141,7 @@ def test_mermaid_has_one_node_for_each_operator(program):
 
 
 def test_odd_words_are_escaped():
-    assert quoted('a"<b>`#&') == "a#quot;#lt;b#gt;#96;#35;#amp;"
+    assert mermaid_quoted('a"<b>`#&') == "a#quot;#lt;b#gt;#96;#35;#amp;"
 
     @dataclass(frozen=True)
     class Odd(Leaf):
@@ -464,13 +463,13 @@ def test_grids_are_recognised():
     coords = torch.cartesian_prod(torch.tensor([0.0, 0.1, 0.2]), torch.tensor([0.0, 0.5])).double()
     values = torch.arange(6.0).double()[:, None]
     shuffled = torch.tensor([3, 1, 5, 0, 2, 4])
-    across, up, matrix = grid(curve("query", coords[shuffled] + 1e-12 * values, values[shuffled]))
+    across, up, matrix = grid_matrix(curve_of("query", coords[shuffled] + 1e-12 * values, values[shuffled]))
     np.testing.assert_allclose(across, [0, 0.1, 0.2], atol=1e-9)
     np.testing.assert_allclose(up, [0, 0.5], atol=1e-9)
     np.testing.assert_array_equal(matrix, [[0, 2, 4], [1, 3, 5]])
-    assert grid(curve("query", coords[[0, 0, 2, 3, 4, 5]], values)) is None
-    assert grid(curve("query", torch.rand(6, 2), values)) is None
-    assert picture(curve("query", coords, values), ["t", "x"]).labels == ("x", "t")
+    assert grid_matrix(curve_of("query", coords[[0, 0, 2, 3, 4, 5]], values)) is None
+    assert grid_matrix(curve_of("query", torch.rand(6, 2), values)) is None
+    assert image_view(curve_of("query", coords, values), ["t", "x"]).labels == ("x", "t")
 
 
 @given(prompts(), program_values(max_leaves=4))

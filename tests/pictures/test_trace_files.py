@@ -14,7 +14,7 @@ import pytest
 from chop.core.errors import ChopError
 from chop.core.prompt import Axis
 from chop.core.text import parse
-from chop.pictures.account import trace_account
+from chop.pictures.saving import trace_record
 from chop.testing import make_prompt, toy_model
 
 BEGINNINGS = {
@@ -65,7 +65,7 @@ def test_a_figure_is_saved_as_its_suffix_says(trace, tmp_path):
 
 def test_json_is_what_explain_says(trace, tmp_path):
     told = json.loads(trace.save(tmp_path / "t.json", query=2).read_text())
-    assert told == trace_account(trace, 2)
+    assert told == trace_record(trace, 2)
     assert told["query"] == 2
     assert told["axes"] == [{"name": "x", "period": 1.0}]
     assert told["stages"][0]["operator"] == "correct"

@@ -51,8 +51,8 @@ def test_a_name_of_ones_own_is_written_under(tmp_path):
 
 
 IN_MEMORY = {"packed", "drawn"}
-ELSEWHERE = {"atomic.py", "evolution/journal.py"}
-"""The writer itself, and a damaged journal that is copied aside."""
+ELSEWHERE = {"evolution/journal.py"}
+"""A damaged journal is copied aside."""
 WRITES = {
     "write_text",
     "write_bytes",
@@ -66,7 +66,7 @@ WRITES = {
 
 
 def goes_around(call):
-    """Whether a call writes a file under another name than the one that `whole` gives out."""
+    """Whether a call writes a file under another name than the one that `atomic_path` gives out."""
     if not isinstance(call.func, ast.Attribute):
         return False
     name = call.func.attr

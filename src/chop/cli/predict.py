@@ -174,8 +174,15 @@ def explain(
     from chop.cli.terminal import print_json
     from chop.core.errors import FileError
     from chop.files.models_and_programs import choose_program
-    from chop.pictures.account import program_account, program_text, trace_account
-    from chop.pictures.saving import PROGRAM_FORMS, TRACE_FORMS, form_of, write
+    from chop.pictures.saving import (
+        PROGRAM_FORMS,
+        TRACE_FORMS,
+        form_of,
+        program_record,
+        program_text,
+        save_as,
+        trace_record,
+    )
     from chop.storage.atomic import check_writable
 
     chosen = choose_program(program)
@@ -187,16 +194,16 @@ def explain(
     if questions is None:
         if model is not None:
             raise FileError("a model answers questions: name the file with them before --model")
-        account, text, what = program_account(chosen), program_text(chosen), (chosen,)
+        account, text, what = program_record(chosen), program_text(chosen), (chosen,)
     else:
         if model is None:
             raise FileError("say which model answers: --model conservation, mfc, FILE.safetensors or FILE.py")
         trace, error = _traced(questions, index, model, chosen, validate)
         told = {"question": index, "rel_l2": error}
-        account, what = {**trace_account(trace), **told}, (trace, 0, told)
+        account, what = {**trace_record(trace), **told}, (trace, 0, told)
         text = trace.explain() + ("" if error is None else f"\ntruth    relative L2 error {error:.4g}")
     if out is not None:
-        write(out, forms, *what, error=FileError, overwrite=force)
+        save_as(out, forms, *what, error=FileError, overwrite=force)
     if as_json:
         print_json(account)
     else:

@@ -210,11 +210,11 @@ class Trace:
         Given a path it is also saved, as .png, .pdf or .svg.
         """
         from chop.pictures import trace_figure
-        from chop.pictures.saving import FIGURE_FORMS, write
+        from chop.pictures.saving import FIGURE_FORMS, save_as
 
         figure = trace_figure(self, query)
         if path is not None:
-            write(Path(path), FIGURE_FORMS, figure)
+            save_as(Path(path), FIGURE_FORMS, figure)
         return figure
 
     def save(self, path: str | Path, query: int = 0) -> Path:
@@ -224,6 +224,6 @@ class Trace:
         and .svg are the figure of `plot`; .json is what `explain` says, as plain values. A file that exists
         is replaced.
         """
-        from chop.pictures.saving import TRACE_FORMS, write
+        from chop.pictures.saving import TRACE_FORMS, save_as
 
-        return write(Path(path), TRACE_FORMS, self, self.check_query(query), {})
+        return save_as(Path(path), TRACE_FORMS, self, self.check_query(query), {})

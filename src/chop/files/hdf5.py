@@ -11,7 +11,7 @@ import numpy as np
 
 from chop.core.errors import FileError
 from chop.files.sources import ArraySource, StoredArray, Values, whole_number
-from chop.storage.guards.hdf5 import chunk, held, open_hdf5, reading
+from chop.storage.hdf5 import chunk_bytes, hdf5_errors, open_hdf5, stored_bytes
 
 _PLACEHOLDER = "This is a netCDF dimension but not a netCDF variable"
 
@@ -23,11 +23,11 @@ class Hdf5Array(StoredArray):
         self._path, self._name, self._data, self.dims = path, name, data, dims
         with self._errors_named():
             self.shape = tuple(data.shape)
-            self.stored_bytes, self.chunk_bytes = held(data), chunk(data)
+            self.stored_bytes, self.chunk_bytes = stored_bytes(data), chunk_bytes(data)
             self.dtype = _dtype(data)
 
     def _errors_named(self) -> Any:
-        return reading(f"{self._path}: {self._name}", FileError)
+        return hdf5_errors(f"{self._path}: {self._name}", FileError)
 
     def is_shared(self) -> bool:
         with self._errors_named():
@@ -95,7 +95,7 @@ class Hdf5Source(ArraySource):
         self.path, self.size = path, path.stat().st_size
         self._file, self._found = open_hdf5(path, FileError)
         try:
-            with reading(path, FileError):
+            with hdf5_errors(path, FileError):
                 self.notes = _readable(self._file.attrs)
                 self.arrays = self._arrays()
         except BaseException:

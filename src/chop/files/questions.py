@@ -20,7 +20,7 @@ from chop.files.arrangement import PlacedArray, arrange
 from chop.files.layout import ANSWERS_FORMAT, INPUT, OUTPUT, QUERY, REQUIRED, TARGET, Function
 from chop.files.sources import ArraySource, StoredArray, Values, open_source
 from chop.problems.question_files import CASES_FORMAT
-from chop.storage.guards.bounds import check_size, in_memory, unfolded
+from chop.storage.size_limits import check_size, memory_limit, unpacked_limit
 
 if TYPE_CHECKING:
     import xarray
@@ -79,7 +79,7 @@ class QuestionFile:
         along = {name: stored for grid in self._plan.grids.values() for name, stored in grid.axes}
         self.check_sizes({name: array.stored for name, array in self._plan.arrays.items()} | along)
         answers = prod(self.answer_shape) * self.dtype.itemsize
-        if answers > unfolded(self.source.size):
+        if answers > unpacked_limit(self.source.size):
             raise FileError(
                 f"{self.path}: {self.answer_shape} answers take {answers:,} bytes, too many for a file of "
                 f"{self.source.size:,} bytes; ask at fewer points, or split it"
@@ -95,7 +95,7 @@ class QuestionFile:
 
     def _refuse_at_a_time(self, questions: int) -> None:
         wanted = questions * self._memory
-        if wanted > in_memory(self.source.size):
+        if wanted > memory_limit(self.source.size):
             raise FileError(
                 f"{self.path}: {questions} of its questions take {wanted:,} bytes, too many for a file of "
                 f"{self.source.size:,} bytes; read fewer at a time (--batch), or split it"

@@ -102,7 +102,7 @@ def open_source(source: Any) -> ArraySource:
         from chop.files.npz import NpzSource
 
         return NpzSource(path)
-    from chop.storage.guards.hdf5 import is_hdf5
+    from chop.storage.hdf5 import is_hdf5
 
     if is_hdf5(path):
         from chop.files.hdf5 import Hdf5Source

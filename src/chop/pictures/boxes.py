@@ -3,6 +3,10 @@
 Data flows from left to right: prompt, transforms, model, the way back, projections, answer. A program
 with branches stacks them as rows between a fork and its own box. Every block knows its size, so
 nothing overlaps however deeply programs are nested.
+
+The hues are those of Okabe and Ito, which colour-blind readers tell apart; fills are tinted so that black
+text reads well on them. Colour never carries a meaning alone: every kind has its own shape and is named in
+words.
 """
 
 from __future__ import annotations
@@ -10,10 +14,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from chop.core.parameters import Operator
 from chop.core.program import Icon, Program, Projected, Validator, Wrapped
-from chop.pictures.palette import style
 
 MARGIN = 12.0
 GAP = 26.0
@@ -37,6 +41,36 @@ POINT = 12.0
 WRAP = 30
 
 
+BoxShape = Literal["plain", "pill", "forward", "backward", "bars", "hexagon", "octagon"]
+
+
+@dataclass(frozen=True)
+class BoxStyle:
+    """How boxes of one kind look, and what they are called."""
+
+    label: str
+    fill: str
+    edge: str
+    shape: BoxShape
+
+
+STYLES: dict[str, BoxStyle] = {
+    "end": BoxStyle("", "#f4f4f4", "#555555", "plain"),
+    "model": BoxStyle("frozen model", "#a6d8f5", "#0072b2", "pill"),
+    "leaf": BoxStyle("leaf", "#d3ecfa", "#0072b2", "pill"),
+    "transform": BoxStyle("transform", "#f7cf80", "#a86f00", "forward"),
+    "undo": BoxStyle("undo", "#f7cf80", "#a86f00", "backward"),
+    "projection": BoxStyle("projection", "#74cbb3", "#00684c", "bars"),
+    "validator": BoxStyle("validator", "#f8f2a6", "#857d00", "hexagon"),
+    "mixture": BoxStyle("mixture", "#e3b5ce", "#8c3f6b", "octagon"),
+}
+
+
+def box_style(kind: str) -> BoxStyle:
+    """The look of a kind; one nobody has heard of looks like a leaf."""
+    return STYLES.get(kind, STYLES["leaf"])
+
+
 @dataclass(frozen=True)
 class Box:
     """A box or, with kind ``note``, a few words beside a line."""
@@ -55,14 +89,14 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Line:
+class Polyline:
     """A line of straight pieces; ``loop`` marks the held-out loop, ``arrow`` a head at the end."""
 
     points: tuple[tuple[float, float], ...]
     arrow: bool = True
     loop: bool = False
 
-    def moved(self, dx: float, dy: float) -> Line:
+    def moved(self, dx: float, dy: float) -> Polyline:
         """The same, elsewhere."""
         return replace(self, points=tuple((x + dx, y + dy) for x, y in self.points))
 
@@ -75,7 +109,7 @@ class Layout:
     height: float
     port: float
     boxes: tuple[Box, ...]
-    lines: tuple[Line, ...] = ()
+    lines: tuple[Polyline, ...] = ()
     forked: bool = False
     """Whether data meets a fork first, not a box."""
 
@@ -146,7 +180,7 @@ def _operator(kind: str, operator: Operator) -> Layout:
 
 def _single(kind: str, title: str, lines: tuple[str, ...] = ()) -> Layout:
     """One box as wide and high as its words."""
-    caption = style(kind).label
+    caption = box_style(kind).label
     words = max(
         [len(title) * NAME_CHAR, len(caption) * CAPTION_CHAR, *(len(line) * LINE_CHAR for line in lines)]
     )
@@ -160,7 +194,7 @@ def _row(blocks: list[Layout]) -> Layout:
     port = max(block.port for block in blocks)
     height = port + max(block.height - block.port for block in blocks)
     boxes: list[Box] = []
-    lines: list[Line] = []
+    lines: list[Polyline] = []
     x = 0.0
     for i, block in enumerate(blocks):
         placed = block.moved(x, port - block.port)
@@ -168,7 +202,7 @@ def _row(blocks: list[Layout]) -> Layout:
         lines += placed.lines
         x += block.width
         if i + 1 < len(blocks):
-            lines.append(Line(((x, port), (x + GAP, port)), arrow=not blocks[i + 1].forked))
+            lines.append(Polyline(((x, port), (x + GAP, port)), arrow=not blocks[i + 1].forked))
             x += GAP
     return Layout(x, height, port, tuple(boxes), tuple(lines), blocks[0].forked)
 
@@ -194,22 +228,24 @@ def _fork(rows: list[Layout], own: Layout, looped: bool) -> Layout:
     first, last = placed[0].port, placed[-1].port
     if len(rows) > 1:
         lines += [
-            Line(((0, port), (BUS, port)), arrow=False),
-            Line(((BUS, first), (BUS, last)), arrow=False),
-            Line(((collect, first), (collect, last)), arrow=False),
+            Polyline(((0, port), (BUS, port)), arrow=False),
+            Polyline(((BUS, first), (BUS, last)), arrow=False),
+            Polyline(((collect, first), (collect, last)), arrow=False),
         ]
     for i, row in enumerate(placed, start=1):
-        lines.append(Line(((BUS if len(rows) > 1 else 0, row.port), (FORK, row.port)), arrow=not row.forked))
-        lines.append(Line(((FORK + row.width, row.port), (collect, row.port)), arrow=False))
+        lines.append(
+            Polyline(((BUS if len(rows) > 1 else 0, row.port), (FORK, row.port)), arrow=not row.forked)
+        )
+        lines.append(Polyline(((FORK + row.width, row.port), (collect, row.port)), arrow=False))
         if len(rows) > 1:
             number, width = str(i), len(str(i)) * CAPTION_CHAR
             boxes.append(Box("note", collect - 3 - width, row.port - 15, width, 13, number))
-    lines.append(Line(((collect, port), (collect + GAP, port))))
+    lines.append(Polyline(((collect, port), (collect + GAP, port))))
     width = collect + GAP + own.width
     if looped:
         own_middle, below = collect + GAP + own.width / 2, bottom + LOOP
         start = (own_middle, decision.boxes[0].y + own.height)
-        lines.append(Line((start, (own_middle, below), (BUS, below), (BUS, last)), loop=True))
+        lines.append(Polyline((start, (own_middle, below), (BUS, below), (BUS, last)), loop=True))
         loop_words = len(LOOP_WORDS) * CAPTION_CHAR
         left = BUS + (own_middle - BUS - loop_words) / 2
         boxes.append(Box("note", left, below + 2, loop_words, 13, LOOP_WORDS))

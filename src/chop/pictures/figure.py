@@ -1,17 +1,20 @@
-"""Panels on paper: a matplotlib figure, made without any global state."""
+"""Panels on paper: a matplotlib figure, made without any global state.
+
+Colour never carries a meaning alone: every kind of line has its own width or dash (see `boxes` for the hues).
+"""
 
 from __future__ import annotations
 
 import math
 import textwrap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from chop.core.trace import Trace
-from chop.pictures.palette import PENS, RAMP, RAMP_SPAN, Pen
 from chop.pictures.panels import Panel, panels_of
-from chop.pictures.views import Curve, View, grid
+from chop.pictures.views import Curve, View, grid_matrix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,9 +25,38 @@ TITLE = 0.56
 HEAD = 1.0
 COLUMNS = 3
 SMALL = 7.5
-INK = "#333333"
+TEXT_COLOR = "#333333"
 ANSWERS = ("answer", "before", "candidate", "held out")
 _IMAGE_FORMS = ("image", "scatter")
+
+
+@dataclass(frozen=True)
+class Pen:
+    """How one kind of curve is drawn; a colour of None is taken from the ramp over examples."""
+
+    label: str
+    color: str | None
+    width: float
+    dash: str = "-"
+    alpha: float = 1.0
+    order: int = 2
+
+
+PENS: dict[str, Pen] = {
+    "input": Pen("examples, first to last", None, 1.0, alpha=0.7),
+    "output": Pen("examples, first to last", None, 1.0, alpha=0.7),
+    "query": Pen("query", "#000000", 2.0, order=4),
+    "given": Pen("query, for comparison", "#8a8a8a", 1.0, order=1),
+    "answer": Pen("answer", "#d55e00", 2.4, order=5),
+    "before": Pen("before the projection", "#0072b2", 1.2, dash="--", order=6),
+    "candidate": Pen("candidates, first to last", None, 1.2, dash="-.", order=6),
+    "held out": Pen("held-out answers, first to last", None, 1.6, order=3),
+    "observed": Pen("observed at the hidden pairs", "#000000", 0.8, dash="--", order=4),
+}
+
+RAMP = "viridis"
+RAMP_SPAN = (0.0, 0.88)
+"""The part of the ramp that shows on white."""
 
 
 def trace_figure(trace: Trace, query: int) -> Figure:
@@ -107,7 +139,7 @@ def _head(figure: Figure, trace: Trace, query: int, panels: list[Panel], left_ou
     words.append(f"{left_out} more steps are not shown" if left_out else "")
     said = "; ".join(word for word in words if word)
     program = textwrap.shorten(trace.program, int(width * 11.5), placeholder=" ...")
-    text: dict[str, Any] = {"va": "top", "ha": "left", "color": INK, "parse_math": False}
+    text: dict[str, Any] = {"va": "top", "ha": "left", "color": TEXT_COLOR, "parse_math": False}
     figure.text(0.12 / width, 1 - 0.10 / height, program, fontsize=10, weight="bold", **text)
     if said:
         figure.text(0.12 / width, 1 - 0.34 / height, said, fontsize=8.5, **text)
@@ -131,7 +163,7 @@ def _head(figure: Figure, trace: Trace, query: int, panels: list[Panel], left_ou
 def _write(figure: Figure, x: float, y: float, panel: Panel) -> None:
     """A panel's title: the operator in bold, what it found below."""
     width, height = figure.get_size_inches()
-    text: dict[str, Any] = {"va": "top", "ha": "left", "color": INK, "parse_math": False}
+    text: dict[str, Any] = {"va": "top", "ha": "left", "color": TEXT_COLOR, "parse_math": False}
     heading = textwrap.shorten(panel.heading, 58, placeholder=" ...")
     found = textwrap.wrap(panel.found, 78, max_lines=3, placeholder=" ...")
     figure.text(x / width, y / height, heading, fontsize=9, weight="bold", **text)
@@ -145,7 +177,7 @@ def _dress(axes: Any, view: View) -> None:
     axes.set_xlabel(across, fontsize=SMALL, labelpad=1, parse_math=False)
     axes.set_ylabel(up, fontsize=SMALL, labelpad=1, parse_math=False)
     title = " - ".join(word for word in (view.title, *view.notes) if word)
-    axes.set_title(title, fontsize=SMALL, pad=3, color=INK, parse_math=False)
+    axes.set_title(title, fontsize=SMALL, pad=3, color=TEXT_COLOR, parse_math=False)
     axes.tick_params(labelsize=SMALL - 0.5, length=2.5, width=0.5, pad=2)
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
@@ -201,7 +233,7 @@ def _color(axes: Any, view: View, limits: tuple[float, float] | None) -> Any:
     low, high = _settled(*(limits or (0.0, 1.0)))
     scale: dict[str, Any] = {"vmin": low, "vmax": high, "cmap": RAMP}
     _say_if_empty(axes, view.curves)
-    laid_out = grid(curve) if view.form == "image" else None
+    laid_out = grid_matrix(curve) if view.form == "image" else None
     if laid_out is not None:
         across, up, matrix = laid_out
         known = np.ma.masked_invalid(matrix)

@@ -14,13 +14,12 @@ import torch
 from chop.core.trace import of_query
 from chop.core.words import Facts, cost_facts, outcome_facts, prompt_facts, rollout_facts, short_text
 from chop.pictures.boxes import layout
-from chop.pictures.figure import panel_figure, pens_used
+from chop.pictures.drawing import as_svg
+from chop.pictures.figure import pens_used
 from chop.pictures.html import data_uri
-from chop.pictures.page import pen_key
+from chop.pictures.page import panel_png, pen_key
 from chop.pictures.panels import Panel, answer_panel, prompt_panel
-from chop.pictures.rendering import small_png
-from chop.pictures.svg import as_svg
-from chop.pictures.views import curve, picture
+from chop.pictures.views import curve_of, image_view
 
 if TYPE_CHECKING:
     from chop.core.forecast import Rollout
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from chop.core.running import Result
     from chop.core.trace import Trace
 
-RESOLUTION, COLORS = 150, 64
-LIMIT = 90_000
+LONGEST = 90_000
 """Longest drawing or text that is put into a notebook."""
 SMALLEST = 0.6
 """A wide drawing shrinks to this scale and is scrolled from there."""
@@ -45,7 +43,7 @@ def program_html(program: Program) -> str:
     placed = layout(program)
     fitted = f"max-width:100%;min-width:{SMALLEST * placed.width:.0f}px;height:auto"
     drawing = as_svg(placed, str(program), fitted)
-    shown = f'<div style="overflow-x:auto">{drawing}</div>' if len(drawing) <= LIMIT else ""
+    shown = f'<div style="overflow-x:auto">{drawing}</div>' if len(drawing) <= LONGEST else ""
     return _frame(f'{shown}<code style="{_MONO};overflow-wrap:anywhere">{escape(short_text(program))}</code>')
 
 
@@ -67,8 +65,8 @@ def result_html(result: Result) -> str:
 def trace_html(trace: Trace) -> str:
     """What `Trace.explain` says of the first query."""
     text = escape(trace.explain())
-    if len(text) > LIMIT:
-        text = text[:LIMIT].rpartition("\n")[0] + "\n..."
+    if len(text) > LONGEST:
+        text = text[:LONGEST].rpartition("\n")[0] + "\n..."
     return _frame(
         f'<pre style="{_MONO};font-size:12px;line-height:1.4;margin:0;max-height:420px;overflow:auto;'
         f'white-space:pre">{text}</pre>'
@@ -81,9 +79,9 @@ def rollout_html(rollout: Rollout) -> str:
     values = of_query(rollout.values, batch, 0)
     steps, points, channels = values.shape
     step, point = torch.meshgrid(torch.arange(steps) + 1, torch.arange(points), indexing="ij")
-    one = curve("answer", torch.stack([point, step], dim=-1).reshape(-1, 2), values.reshape(-1, channels))
+    one = curve_of("answer", torch.stack([point, step], dim=-1).reshape(-1, 2), values.reshape(-1, channels))
     found = f"channel {channels} of {channels}" if channels > 1 else ""
-    panel = Panel("forecast", found, (picture(one, ("point", "step")),))
+    panel = Panel("forecast", found, (image_view(one, ("point", "step")),))
     return _frame(_facts("Rollout", rollout_facts(rollout)), _figure(panel, batch))
 
 
@@ -102,7 +100,7 @@ def _facts(kind: str, facts: Facts) -> str:
 
 def _figure(panel: Panel, batch: torch.Size) -> str:
     """The panel with its key; of a batch the first query."""
-    png = small_png(panel_figure(panel), RESOLUTION, COLORS)
+    png = panel_png(panel, colors=64)
     first = f"query 0 of 0 to {batch.numel() - 1}" if batch.numel() > 1 else ""
     said = "; ".join(words for words in (first, panel.found) if words)
     keys = "".join(

@@ -9,14 +9,12 @@ from chop.core.text import parse
 from chop.core.trace import Step, Trace
 from chop.core.words import axes_text
 from chop.pictures.drawing import draw_program
-from chop.pictures.figure import panel_figure, pens_used, places_shown, ramp
+from chop.pictures.figure import Pen, panel_figure, pens_used, places_shown, ramp
 from chop.pictures.html import document, facts_list, html_table, plot_image, scroll_region, section
-from chop.pictures.palette import Pen
 from chop.pictures.panels import Panel, heading_of, panels_of
 from chop.pictures.rendering import small_png
 
-RESOLUTION = 150
-COLORS = 128
+PANEL_DPI = 150
 _DASHES = {"--": "6 4", "-.": "7 3 2 3", ":": "2 3", "-": ""}
 
 
@@ -102,6 +100,11 @@ def pen_key(pen: Pen) -> str:
 def _figure(panel: Panel) -> str:
     found = f"<span>{escape(panel.found)}</span>" if panel.found else ""
     said = f"Fields at {panel.heading}" + (f": {panel.found}" if panel.found else "")
-    png = small_png(panel_figure(panel), RESOLUTION, COLORS)
+    png = panel_png(panel, colors=128)
     caption = f"<figcaption><strong>{escape(panel.heading)}</strong>{found}</figcaption>"
     return f"<figure>{caption}{plot_image(png, said)}</figure>"
+
+
+def panel_png(panel: Panel, colors: int) -> bytes:
+    """A panel as a small picture."""
+    return small_png(panel_figure(panel), PANEL_DPI, colors)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chop.core.prompt import Field, Prompt
 from chop.core.trace import Stage, Step, Trace, of_query
-from chop.pictures.views import Curve, View, curve, is_lines, match, picture, views
+from chop.pictures.views import Curve, View, curve_of, image_view, is_lines, match_view, views_of
 
 MAX_PANELS = 24
 MAX_CURVES = 12
@@ -112,7 +112,7 @@ class _Look:
             return self._held_out_views(stage)
         answers = self._answers("answer", stage, stage.values)
         if self.extra(stage):  # one answer for each hidden pair
-            return views(answers, names)
+            return views_of(answers, names)
         inner = [child for child in stage.children if child.kind != "held_out"]
         given = list(self._given(prompt))
         curves = given if is_lines([*given, *answers], names) else []
@@ -121,7 +121,7 @@ class _Look:
         elif stage.kind in ("validator", "mixture"):
             for i, child in enumerate(inner):
                 curves += self._answers("candidate", stage, child.values, _place(i, len(inner)), child.title)
-        return views([*curves, *answers], names, "answer")
+        return views_of([*curves, *answers], names, "answer")
 
     def prompt_views(self, prompt: Prompt) -> list[View]:
         """What a prompt shows: inputs with the query, and outputs. Held out: the first hidden pair."""
@@ -131,13 +131,13 @@ class _Look:
         query = self._curve("query", prompt.query, name="query")
         asked = [*inputs, query]
         if is_lines(asked, names) and is_lines(outputs, names):
-            (left,), (right,) = views(asked, names), views(outputs, names)
+            (left,), (right,) = views_of(asked, names), views_of(outputs, names)
             return [_titled(left, "inputs and query"), _titled(right, "outputs")]
         if is_lines(asked, names):
-            left = _titled(views(asked, names)[0], "inputs and query")
+            left = _titled(views_of(asked, names)[0], "inputs and query")
         else:
-            left = _titled(picture(query, names), "query")
-        return [left, _titled(views(outputs[-1:], names)[0], "last example's output")]
+            left = _titled(image_view(query, names), "query")
+        return [left, _titled(views_of(outputs[-1:], names)[0], "last example's output")]
 
     def _held_out_views(self, stage: Stage) -> list[View]:
         """The held-out answers against what was observed at the hidden pairs."""
@@ -146,10 +146,10 @@ class _Look:
         coords = self._flat(prompt.outputs.coords, 3)[0]
         values = self._flat(stage.values, 3)[0]
         shown = _shown(len(values))
-        answers = [curve("held out", coords[i], values[i], place=_place(i, len(values))) for i in shown]
+        answers = [curve_of("held out", coords[i], values[i], place=_place(i, len(values))) for i in shown]
         if is_lines([*observed, *answers], names):
-            return views([*observed, *answers], names)
-        return [match(list(zip(observed, answers, strict=True)))]
+            return views_of([*observed, *answers], names)
+        return [match_view(list(zip(observed, answers, strict=True)))]
 
     def _given(self, prompt: Prompt) -> Iterator[Curve]:
         if prompt.query.channels == prompt.outputs.channels:
@@ -161,10 +161,10 @@ class _Look:
         """An answer, or one for each hidden pair."""
         at, numbers = self._flat(stage.prompt.at, 2), self._flat(values, 2)
         if not self.extra(stage):
-            return [curve(pen, at[0], numbers[0], place=place, name=name or pen)]
+            return [curve_of(pen, at[0], numbers[0], place=place, name=name or pen)]
         count = len(numbers)
         return [
-            curve("held out", at[i], numbers[i], place=_place(i, count), name=f"answer {i + 1} of {count}")
+            curve_of("held out", at[i], numbers[i], place=_place(i, count), name=f"answer {i + 1} of {count}")
             for i in _shown(count)
         ]
 
@@ -173,13 +173,15 @@ class _Look:
         coords = self._flat(part.coords, 3)[0]
         mask = None if part.mask is None else self._flat(part.mask, 3)[0]
         return [
-            curve(pen, coords[i], values[i], None if mask is None else mask[i], place=_place(i, len(values)))
+            curve_of(
+                pen, coords[i], values[i], None if mask is None else mask[i], place=_place(i, len(values))
+            )
             for i in _shown(len(values))
         ]
 
     def _curve(self, pen: str, part: Field, **more: Any) -> Curve:
         mask = None if part.mask is None else self._flat(part.mask, 2)[0]
-        return curve(pen, self._flat(part.coords, 2)[0], self._flat(part.values, 2)[0], mask, **more)
+        return curve_of(pen, self._flat(part.coords, 2)[0], self._flat(part.values, 2)[0], mask, **more)
 
     def _flat(self, tensor: Tensor, trailing: int) -> Tensor:
         """This query's part with one leading axis for everything that was held out."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-Array = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 DRAWABLE = 1e30
 """Numbers beyond are as good as infinite on paper, and overflow on their way to it."""
@@ -28,8 +28,8 @@ class Curve:
     """
 
     pen: str
-    coords: Array
-    values: Array
+    coords: Numbers
+    values: Numbers
     place: float = 0.0
     name: str = ""
 
@@ -48,7 +48,7 @@ class View:
     notes: tuple[str, ...] = ()
 
 
-def curve(pen: str, coords: Tensor, values: Tensor, mask: Tensor | None = None, **more: Any) -> Curve:
+def curve_of(pen: str, coords: Tensor, values: Tensor, mask: Tensor | None = None, **more: Any) -> Curve:
     """A curve from tensors ``(n, k)`` and ``(n, c)``: the last channel, gaps where nothing is known."""
     where = _numpy(coords)
     numbers = _numpy(values)[:, -1].copy()
@@ -59,12 +59,12 @@ def curve(pen: str, coords: Tensor, values: Tensor, mask: Tensor | None = None, 
     return Curve(pen, where[sound], numbers[sound], **more)
 
 
-def _numpy(tensor: Tensor) -> Array:
-    result: Array = tensor.detach().double().cpu().numpy()
+def _numpy(tensor: Tensor) -> Numbers:
+    result: Numbers = tensor.detach().double().cpu().numpy()
     return result
 
 
-def views(curves: Sequence[Curve], names: Sequence[str], main: str = "") -> list[View]:
+def views_of(curves: Sequence[Curve], names: Sequence[str], main: str = "") -> list[View]:
     """How to look at several functions at once.
 
     Functions of one varying coordinate are drawn as lines in one view. Others cannot lie on top of
@@ -80,7 +80,7 @@ def views(curves: Sequence[Curve], names: Sequence[str], main: str = "") -> list
         along = tuple(_along(one, axis) for one in drawn)
         return [View("lines" if axes else "points", along, (names[axis], "value"))]
     chief = next((c for c in reversed(drawn) if c.pen == main), drawn[-1])
-    return [picture(chief, names), *([_ranked(drawn, chief)] if len(drawn) > 1 else [])]
+    return [image_view(chief, names), *([_ranked(drawn, chief)] if len(drawn) > 1 else [])]
 
 
 def is_lines(curves: Sequence[Curve], names: Sequence[str]) -> bool:
@@ -89,7 +89,7 @@ def is_lines(curves: Sequence[Curve], names: Sequence[str]) -> bool:
     return not drawn or len(_varying(drawn, names)) <= 1
 
 
-def picture(one: Curve, names: Sequence[str]) -> View:
+def image_view(one: Curve, names: Sequence[str]) -> View:
     """One function of several coordinates: an image on a grid, else a scatter of its points."""
     axes = _varying([one], names)
     frame, notes = one, []
@@ -107,11 +107,11 @@ def picture(one: Curve, names: Sequence[str]) -> View:
     if names[across] == "t" and len(axes) == 2:
         across, up = up, across  # time runs upwards, space across
     flat = Curve(one.pen, frame.coords[:, [across, up]], frame.values, one.place, one.name)
-    form: Literal["image", "scatter"] = "image" if grid(flat) is not None else "scatter"
+    form: Literal["image", "scatter"] = "image" if grid_matrix(flat) is not None else "scatter"
     return View(form, (flat,), (names[across], names[up]), one.name, tuple(notes))
 
 
-def grid(flat: Curve) -> tuple[Array, Array, Array] | None:
+def grid_matrix(flat: Curve) -> tuple[Numbers, Numbers, Numbers] | None:
     """Both axes and the values as a matrix (rows go up), if the points fill a grid of at least 2 x 2."""
     first, column = _levels(flat.coords[:, 0])
     second, row = _levels(flat.coords[:, 1])
@@ -124,13 +124,13 @@ def grid(flat: Curve) -> tuple[Array, Array, Array] | None:
     return (first, second, matrix) if filled.all() else None
 
 
-def match(pairs: Sequence[tuple[Curve, Curve]]) -> View:
+def match_view(pairs: Sequence[tuple[Curve, Curve]]) -> View:
     """Answers against what was observed, point by point."""
     flat = tuple(part for pair in pairs for part in pair)
     return View("match", flat, ("observed", "held-out answer"))
 
 
-def _levels(numbers: Array) -> tuple[Array, NDArray[np.intp]]:
+def _levels(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
     """Distinct coordinates, those that differ by rounding only taken as one."""
     span = float(np.ptp(numbers)) or 1.0
     _, first, index = np.unique(np.round(numbers / span, 6), return_index=True, return_inverse=True)

@@ -17,8 +17,8 @@ import numpy as np
 
 from chop.core.errors import DataError
 from chop.numerics import Array
-from chop.storage.guards.bounds import unfolded
-from chop.storage.guards.hdf5 import check_hdf5, is_hdf5, reading
+from chop.storage.hdf5 import check_hdf5, hdf5_errors, is_hdf5
+from chop.storage.size_limits import unpacked_limit
 
 if TYPE_CHECKING:
     import xarray
@@ -39,7 +39,7 @@ def open_dataset(
     path, region = locate(Path(folder_or_file), name)
     data = _opened(path)
     try:
-        with reading(path, DataError):
+        with hdf5_errors(path, DataError):
             return _checked(data, path, region, stations_csv)
     except BaseException:
         data.close()
@@ -162,9 +162,9 @@ def _check_dimensions(path: Path) -> None:
     """h5netcdf fills variables up to the lengths of their dimensions, which may be any numbers."""
     import h5netcdf
 
-    with reading(path, DataError), h5netcdf.File(path, "r", phony_dims="access") as file:
+    with hdf5_errors(path, DataError), h5netcdf.File(path, "r", phony_dims="access") as file:
         for name, variable in file.variables.items():
-            if 8 * prod(variable.shape) > unfolded(path.stat().st_size):
+            if 8 * prod(variable.shape) > unpacked_limit(path.stat().st_size):
                 raise DataError(f"{path}: {name} is to be filled up to {variable.shape}; write it again")
 
 
@@ -247,7 +247,7 @@ def _check_times(data: xarray.Dataset, path: Path) -> None:
         raise DataError(f"{file} is not hourly: most of its rows are {np.median(steps / HOUR):g} h apart")
     # Hours that are absent become rows: two distant ones would make millions.
     hours = 1 + int(steps.sum() / HOUR) if steps.size else 1
-    if 4 * hours * data.sizes["station"] * len(data.data_vars) > unfolded(path.stat().st_size):
+    if 4 * hours * data.sizes["station"] * len(data.data_vars) > unpacked_limit(path.stat().st_size):
         raise DataError(f"{file} has {times.size} times in {hours:,} hours; split it where hours are absent")
 
 

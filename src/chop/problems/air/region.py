@@ -19,7 +19,7 @@ from chop.core.errors import DataError, ProblemError
 from chop.core.prompt import Graph
 from chop.numerics import Array
 from chop.problems.air.dataset import DIMS, HOUR, open_dataset, station_dataset
-from chop.storage.guards.hdf5 import reading
+from chop.storage.hdf5 import hdf5_errors
 
 if TYPE_CHECKING:
     import xarray
@@ -88,7 +88,7 @@ def load_region(
     negative concentrations count as not observed.
     """
     asked = None if channels is None else tuple(channels)
-    with open_dataset(folder_or_nc, name, stations_csv) as data, reading(folder_or_nc, DataError):
+    with open_dataset(folder_or_nc, name, stations_csv) as data, hdf5_errors(folder_or_nc, DataError):
         region = str(data.attrs["region"])
         wanted = _wanted(data, region, asked)
         if in_order and asked is not None and wanted != asked:

@@ -14,12 +14,12 @@ MEMORY_RATIO = 32
 """Beyond that, bytes for each byte of the file."""
 
 
-def unfolded(stored: int) -> int:
+def unpacked_limit(stored: int) -> int:
     """The most bytes that so many stored ones can honestly stand for."""
     return FREE + RATIO * stored
 
 
-def in_memory(stored: int) -> int:
+def memory_limit(stored: int) -> int:
     """The most bytes of a file of that size that are held at a time."""
     return max(MEMORY, MEMORY_RATIO * stored)
 
@@ -28,10 +28,10 @@ def check_size(
     what: str, claims: int, holds: int, piece: int, file_bytes: int, error: type[ChopError]
 ) -> None:
     """Refuse an array that claims more than what is stored of it can stand for, or too much at a time."""
-    if max(claims, piece) > unfolded(min(holds, file_bytes)):
+    if max(claims, piece) > unpacked_limit(min(holds, file_bytes)):
         raise error(f"{what} claims {claims:,} bytes, but only {holds:,} of it are stored; write it again")
-    if piece > in_memory(file_bytes):
+    if piece > memory_limit(file_bytes):
         raise error(f"{what} is stored in pieces of {piece:,} bytes; write it in smaller chunks")
 
 
-__all__ = ["FREE", "MEMORY", "MEMORY_RATIO", "RATIO", "check_size", "in_memory", "unfolded"]
+__all__ = ["FREE", "MEMORY", "MEMORY_RATIO", "RATIO", "check_size", "memory_limit", "unpacked_limit"]

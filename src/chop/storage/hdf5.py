@@ -7,6 +7,7 @@ it is opened, before a single data set is read.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
@@ -16,8 +17,7 @@ from typing import Any
 import h5py
 
 from chop.core.errors import ChopError
-from chop.storage.guards.bounds import check_size
-from chop.storage.guards.heaps import endless
+from chop.storage.size_limits import check_size
 
 OBJECTS = 10_000
 """Data sets and groups of a file, at most."""
@@ -27,11 +27,14 @@ _BROKEN = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeE
 """What h5py raises on a damaged file."""
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scale-offset", 32000: "lzf"}
 """Those that HDF5 and h5py bring along."""
+SEARCHED_FOR_HEAPS = 2**30
+"""Bytes of the largest file that is searched for heaps, which takes less than a second."""
+_HEAP_SIGN = b"GCOL\x01\x00\x00\x00"
 _ELSEWHERE = {h5py.SoftLink: "a soft link", h5py.ExternalLink: "a link to another file"}
 
 
 @contextmanager
-def reading(where: object, error: type[ChopError]) -> Iterator[None]:
+def hdf5_errors(where: object, error: type[ChopError]) -> Iterator[None]:
     """What HDF5 finds damaged is raised as ``error``, one sentence."""
     try:
         yield
@@ -51,8 +54,8 @@ def open_hdf5(path: Path, error: type[ChopError]) -> tuple[Any, dict[str, Any]]:
     except _BROKEN as problem:
         raise error(f"{path} cannot be opened: {_reason(problem)}") from None
     try:
-        with reading(path, error):
-            if endless(path, file.id.get_create_plist().get_sizes()[1]):
+        with hdf5_errors(path, error):
+            if has_endless_heap(path, file.id.get_create_plist().get_sizes()[1]):
                 raise error(f"{path} is damaged where its texts are; copy or write it again")
             return file, _data_sets(file, path, error)
     except BaseException:
@@ -63,22 +66,29 @@ def open_hdf5(path: Path, error: type[ChopError]) -> tuple[Any, dict[str, Any]]:
 def check_hdf5(path: Path, error: type[ChopError]) -> None:
     """Refuse a file that another library is about to read, if it points elsewhere or claims too much."""
     file, found = open_hdf5(path, error)
-    with file, reading(path, error):
+    with file, hdf5_errors(path, error):
         for name, data in found.items():
-            check_size(f"{path}: {name}", claimed(data), held(data), chunk(data), path.stat().st_size, error)
+            check_size(
+                f"{path}: {name}",
+                unpacked_bytes(data),
+                stored_bytes(data),
+                chunk_bytes(data),
+                path.stat().st_size,
+                error,
+            )
 
 
-def claimed(data: Any) -> int:
+def unpacked_bytes(data: Any) -> int:
     """Bytes of a data set once it is read."""
     return prod(data.shape or ()) * int(data.id.get_type().get_size())
 
 
-def held(data: Any) -> int:
+def stored_bytes(data: Any) -> int:
     """Bytes of a data set in the file; none where it was declared and never written."""
     return int(data.id.get_storage_size())
 
 
-def chunk(data: Any) -> int:
+def chunk_bytes(data: Any) -> int:
     """Bytes that are unpacked at a time."""
     return prod(data.chunks or (0,)) * int(data.id.get_type().get_size())
 
@@ -139,4 +149,51 @@ def _reason(problem: BaseException) -> str:
     return getattr(problem, "strerror", None) or text or "it is damaged"
 
 
-__all__ = ["check_hdf5", "chunk", "claimed", "held", "is_hdf5", "open_hdf5", "reading"]
+def has_endless_heap(path: Path, length_bytes: int) -> bool:
+    """Whether a global heap, where texts and references lie, would never come to its end.
+
+    HDF5 (up to 2.0) goes round for ever where free space in a heap claims to take no bytes, and nothing but
+    kill ends it. One flipped byte suffices; so heaps are looked at before HDF5 is asked for anything in them.
+    ``length_bytes`` is how long the file's lengths are.
+    """
+    if not 0 < path.stat().st_size <= SEARCHED_FOR_HEAPS:
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        steps = 0
+        at = data.find(_HEAP_SIGN)
+        while at >= 0:
+            for length in _lengths(data, at, length_bytes):
+                steps += 1
+                if length == 0 or 16 * steps > len(data):  # heaps that overlap to be walked for ever
+                    return True
+            at = data.find(_HEAP_SIGN, at + 1)
+    return False
+
+
+def _lengths(data: mmap.mmap, begin: int, length_bytes: int) -> Iterator[int]:
+    """What each object of a heap takes: a number, how often it is used, its length and itself.
+
+    The object with number 0 is free space, whose length is that of everything.
+    """
+
+    def number(at: int, count: int) -> int:
+        return int.from_bytes(data[at : at + count], "little")
+
+    header = _padded(8 + length_bytes)
+    end = begin + number(begin + 8, length_bytes)
+    at = begin + header
+    while at + header <= min(end, len(data)):
+        index, length = number(at, 2), number(at + 8, length_bytes)
+        taken = header + _padded(length) if index else length
+        yield taken
+        at += taken
+
+
+def _padded(length: int) -> int:
+    return -(-length // 8) * 8
+
+
+__all__ = [
+    "check_hdf5", "chunk_bytes", "has_endless_heap", "hdf5_errors", "is_hdf5", "open_hdf5", "stored_bytes",
+    "unpacked_bytes",
+]  # fmt: skip

@@ -1,1 +1,0 @@
-"""What stands between the library and files that anyone may have written."""
