@@ -372,9 +372,3 @@ def _weights(weights: object) -> dict[str, list[float]]:
 def _number(value: float) -> float | None:
     """Six digits, None for what is not finite."""
     return float(f"{value:.6g}") if abs(value) < float("inf") else None
-
-
-__all__ = [
-    "DIRECTIONS", "FORWARD", "HOME_LEADS", "INDEX", "LEADS", "POLLUTANTS", "REGIONS", "REVERSE", "SELECTIONS",
-    "AirSuite", "Direction", "Forecast", "Remembering", "forecasts", "measured", "same_hour",
-]  # fmt: skip

@@ -324,9 +324,3 @@ def _map_frame(ax: Any, places: Places | Region) -> None:
     ax.set_xlabel("longitude (°E)", fontsize=8)
     ax.set_ylabel("latitude (°N)", fontsize=8)
     ax.tick_params(labelsize=7)
-
-
-__all__ = [
-    "AIR_CAPTIONS", "DUST", "UNIT", "air_figures", "candidates", "draw_means", "mean_weights",
-    "measured_directions", "one_day",
-]  # fmt: skip

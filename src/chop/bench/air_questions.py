@@ -116,6 +116,3 @@ def _questions(source: RegionSource) -> air.RegionQuestions:
             "in the record: choose another year with --year, or ask more often with --every"
         )
     return air.RegionQuestions(history, ends, LONGEST, source.split.examples, source.seed, index=source.index)
-
-
-__all__ = ["LEADS", "LONGEST", "RegionSource", "YearSplit", "digest_of"]

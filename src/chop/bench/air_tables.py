@@ -333,5 +333,3 @@ AIR_REPORT = Report(
     figures=air_figures,
     captions=AIR_CAPTIONS,
 )
-
-__all__ = ["AIR_REPORT", "air_claims", "at_home_and_carried", "measured_forecasts", "own_programs"]

@@ -299,9 +299,3 @@ def _draw_means(demo: AirDemo) -> Any:
     axes[0].legend(fontsize=8, frameon=False)
     figure.suptitle("An invented region: a network trained elsewhere, and a program around it", color=INK)
     return figure
-
-
-__all__ = [
-    "BARE", "PROGRAM", "AirDemo", "FluxDemo", "answerer", "demonstrate", "demonstrate_air", "draw_air",
-    "draw_rollouts", "station_network",
-]  # fmt: skip

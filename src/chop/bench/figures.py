@@ -96,9 +96,3 @@ def legend(figure: Figure, looks: Sequence[Look], boxes: str = "") -> None:
     narrow = boxes and figure.get_figwidth() <= 12  # it would cut a row
     columns = 2 if narrow else len(handles)
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
-
-
-__all__ = [
-    "BOXES", "ERROR_MAP", "FIELD_MAP", "GRID", "INK", "PROGRAM_LOOK", "RAW_LOOK", "Look", "draw_box",
-    "label_axis", "legend", "new_figure", "write_change",
-]  # fmt: skip

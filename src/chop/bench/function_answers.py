@@ -180,6 +180,3 @@ def _others(prompt: Prompt) -> Tensor:
         shows = (outputs[:, None] == inputs[None]).flatten(2).all(dim=-1)
         seen = seen * (~shows).to(seen.dtype)
     return seen[None]
-
-
-__all__ = ["PROMPTS_VALIDATED", "FunctionAnswer", "bagged", "evaluate", "questions"]

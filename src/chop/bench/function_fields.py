@@ -197,6 +197,3 @@ def _trace(results: Results, setting: Setting, condition: str, method: str) -> F
     assert trace is not None
     figure: Figure = trace.plot()
     return figure
-
-
-__all__ = ["field_figures"]

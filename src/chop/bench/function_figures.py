@@ -264,6 +264,3 @@ def _ablation(results: Results) -> Figure | None:
         ax.grid(axis="x", color=GRID, linewidth=0.6)
     figure.suptitle("What carries the gain: each operator removed in turn", fontsize=11, color=INK)
     return figure
-
-
-__all__ = ["FUNCTION_CAPTIONS", "function_figures"]

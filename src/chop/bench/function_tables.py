@@ -509,5 +509,3 @@ FUNCTION_REPORT = Report(
     captions=FUNCTION_CAPTIONS,
     files=_rollout_csv,
 )
-
-__all__ = ["FUNCTION_REPORT"]

@@ -313,9 +313,3 @@ def _needed(method: str, suites: Sequence[str]) -> bool:
     if method in ABLATED[CONSERVATION]:
         return "conservation" in suites
     return method not in ABLATED[MFC] or "transfer" in suites
-
-
-__all__ = [
-    "CONDITIONS", "COST", "DEFAULT_GROUPS", "DENSITY", "FAMILIES", "FLUXES", "GROUPS", "LENGTHS", "SEARCHES",
-    "STEPS", "SUITES", "FunctionSuite", "condition_named", "control_of", "rollout_of", "single_step_of",
-]  # fmt: skip

@@ -200,10 +200,3 @@ def _rollout_grid() -> tuple[str, ...]:
 def label_of(method: str, labels: Mapping[str, str] = LABELS) -> str:
     """A short name for tables and legends; a program without one is its text."""
     return labels.get(method, method)
-
-
-__all__ = [
-    "ABLATED", "ABLATIONS", "AIR", "AIR_LABELS", "AIR_METHODS", "BAGGING", "BASELINES", "BEST_EVOLVED",
-    "CONSERVATION", "CORR", "EVOLVED", "FINE_TUNING", "FINE_TUNING_STEPS", "FLAT", "LABELS", "MFC",
-    "PERSISTENCE", "RAW", "YESTERDAY", "grid_programs", "label_of",
-]  # fmt: skip

@@ -143,8 +143,3 @@ AIR_QUALITY = {
     for selection, numbers in (("random", line[1:4]), ("similar", line[4:7]))
 }
 """By direction, selection, lead and pollutant."""
-
-__all__ = [
-    "AIR_QUALITY", "COST_TO_DENSITY", "LEAST", "LOWERED", "MEAN_FIELD_CONTROL", "SINGLE_STEP", "STEP_144",
-    "TRANSFER", "Published",
-]  # fmt: skip

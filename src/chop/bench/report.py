@@ -178,6 +178,3 @@ _EXTRA = """
 .numbers td.long { white-space: normal; min-width: 22em; }
 @media print { .numbers td, .numbers th { white-space: normal; } }
 """
-
-
-__all__ = ["Report", "environment", "markdown", "page", "png", "results_json", "write_results"]

@@ -123,6 +123,3 @@ def comparison(base: Array, errors: Array) -> Comparison:
     if both.any():
         found = metrics.paired(torch.from_numpy(base[both]), torch.from_numpy(errors[both]))
     return Comparison(found, len(base), int((~both).sum()))
-
-
-__all__ = ["Comparison", "Results", "comparison"]

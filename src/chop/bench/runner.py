@@ -76,6 +76,3 @@ def _finished(pool: Pool, pieces: list[Piece], suite: Suite) -> Iterator[tuple[P
                     "kept, the same command continues"
                 )
             yield pieces[number], outcome
-
-
-__all__ = ["Run", "run_benchmark"]

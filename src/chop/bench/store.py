@@ -232,6 +232,3 @@ class Store(OwnsLog):
     def methods(self) -> tuple[str, ...]:
         """Every method of which something is stored, in the order of first appearance."""
         return tuple(dict.fromkeys(method for _, method, _ in self._records))
-
-
-__all__ = ["FILE", "SAME_NUMBERS", "About", "Asked", "LineLayout", "Questions", "Store", "Used"]

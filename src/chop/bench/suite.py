@@ -251,17 +251,3 @@ def missing_pieces(suite: Suite, store: Store) -> list[Piece]:
             asked = tuple((condition, tuple(methods)) for condition, methods in by_condition.items())
             found.append(Piece(asked, batch, todo[0].group, members[0][0], cost))
     return found
-
-
-__all__ = [
-    "Condition",
-    "Network",
-    "Piece",
-    "Setting",
-    "Suite",
-    "SuiteEntry",
-    "by_name",
-    "find_networks",
-    "fingerprint_of_weights",
-    "missing_pieces",
-]  # fmt: skip

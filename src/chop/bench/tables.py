@@ -106,9 +106,3 @@ def spread_cell(mean: float, deviation: float, digits: int = 4) -> str:
 def number_cell(value: float, digits: int = 2) -> str:
     """A number, if there is one."""
     return MISSING if math.isnan(value) else f"{value:.{digits}f}"
-
-
-__all__ = [
-    "MISSING", "REACHED", "Claim", "Rows", "Table", "base_cell", "claims_table", "counts_cell", "mean_cell",
-    "number_cell", "reduction_cell", "spread_cell", "yes",
-]  # fmt: skip

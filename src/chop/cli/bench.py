@@ -196,5 +196,3 @@ _EXAMPLES = {
 for _name, _lines in _EXAMPLES.items():
     _made = _command(_name, _SUITES[_name]) if _name in _SUITES else air
     bench_app.command(_name, epilog=examples(*_lines))(_made)
-
-__all__ = ["bench_app"]

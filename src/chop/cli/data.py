@@ -198,6 +198,3 @@ def _fetch(folder: Path) -> None:
     with passing_bar(download=True) as shown:
         files = fetch(folder, progress=lambda name, have, total: shown.update(have, total=total, row=name))
     typer.echo(f"{folder}: {', '.join(file.name for file in files)}")
-
-
-__all__ = ["data_app"]

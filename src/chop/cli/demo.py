@@ -95,6 +95,3 @@ def demo_air(
     with console.status("drawing"):
         made = draw_air(shown)
     console.print(f"pictures: {', '.join(map(str, made))}")
-
-
-__all__ = ["demo_app"]

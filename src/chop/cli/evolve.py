@@ -126,6 +126,3 @@ def evolve(
         found.save(export, force)
         say(str(export))
     say(str(page))
-
-
-__all__ = ["evolve"]

@@ -167,6 +167,3 @@ def _forget_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
-
-
-__all__ = ["INCOMPLETE", "STOPPED", "Commands", "run"]

@@ -248,6 +248,3 @@ def info(
         typer.echo(contents_text(found))
     if found["holds"] == "arrays":
         raise typer.Exit(MENDABLE)
-
-
-__all__ = ["PROGRAMS", "explain", "info", "predict"]

@@ -37,6 +37,3 @@ def print_json(content: Mapping[str, Any] | list[Any]) -> None:
 def examples(*lines: str) -> str:
     """What stands below a command's help: commands to copy."""
     return "\n\n".join(("Examples:", *(f"  {line}" for line in lines)))
-
-
-__all__ = ["console", "examples", "print_json"]

@@ -179,6 +179,3 @@ def _errors_as_sentences() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("stopped; the same command continues", err=True)
         raise typer.Exit(130) from None
-
-
-__all__ = ["train_app"]

@@ -56,6 +56,3 @@ def require_values(operator: Operator, values: object, shape: Sequence[int], pro
             f"{operator} answered in {values.dtype} on {values.device}, the prompt is {prompt.dtype} on "
             f"{prompt.device}"
         )
-
-
-__all__ = ["named_in_failures", "require_type", "require_values", "require_values_and_notes"]

@@ -98,6 +98,3 @@ def find_moved_modules() -> None:
     """Let old names be imported; what really exists is found first."""
     if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
         sys.meta_path.append(_MovedModules())
-
-
-__all__ = ["BETTER", "MOVED", "find_moved_modules", "moved_attribute", "renamed"]

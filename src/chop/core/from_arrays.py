@@ -310,6 +310,3 @@ def _unreadable(
         f"{told} do not fit coords of {n} points: inputs are (..., D, {n}) or (..., D, {n}, c), the query "
         f"the same without D, outputs are (..., D, {m}) or (..., D, {m}, c){own}"
     )
-
-
-__all__ = ["prompt_from_arrays"]

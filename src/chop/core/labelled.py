@@ -143,6 +143,3 @@ def _grid_of(at: Tensor) -> list[Any] | None:
 
 def _array(tensor: Tensor) -> Any:
     return tensor.cpu().numpy()
-
-
-__all__ = ["AXIS_NAMES", "CHANNEL_NAMES", "LabelledArrays", "is_labelled", "result_as_xarray"]

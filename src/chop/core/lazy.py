@@ -37,6 +37,3 @@ def attach(
         return sorted({*vars(sys.modules[package]), *homes, *shown})
 
     return get, names_of
-
-
-__all__ = ["attach"]

@@ -194,8 +194,3 @@ def run_program(
         prompt=prompt,
         _trace=trace,
     )
-
-
-__all__ = [
-    "BoundProgram", "Result", "RunOptions", "error_in_units", "error_unit", "run_program", "validation_error",
-]  # fmt: skip

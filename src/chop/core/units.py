@@ -30,6 +30,3 @@ def binary_unit(size: Tensor) -> Tensor:
 def in_units(values: Tensor, unit: Tensor) -> Tensor:
     """Values divided by their unit, which broadcasts against them; the very tensor where all units are 1."""
     return values if bool((unit == 1).all()) else values / unit
-
-
-__all__ = ["binary_unit", "in_units"]

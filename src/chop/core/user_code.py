@@ -182,5 +182,3 @@ def _installed_roots() -> tuple[Path, ...]:
 
 
 _HOME = str(Path(__file__).parents[1])
-
-__all__ = ["describe_error", "error_location", "installed", "load_file"]

@@ -125,6 +125,3 @@ def _write_npz(path: Path, answers: Answers) -> None:
         }.items():  # fmt: skip
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as member:
                 np.lib.format.write_array(member, np.asarray(content), allow_pickle=False)
-
-
-__all__ = ["Answers", "check_suffix", "write_answers"]

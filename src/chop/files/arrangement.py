@@ -268,6 +268,3 @@ def _full_shapes(
     if len(found) > 1 and shape[-1] == 1 and sizes[axes[-2]] is None:
         return [full for full, lacks in found.items() if "k" not in lacks]
     return list(found)
-
-
-__all__ = ["Arrangement", "PlacedArray", "arrange"]

@@ -115,6 +115,3 @@ def contents_text(found: dict[str, Any]) -> str:
     elif found["holds"] == "arrays":
         lines.append(f"no questions: {found['no_questions']}")
     return "\n".join(lines)
-
-
-__all__ = ["contents", "contents_text"]

@@ -155,6 +155,3 @@ def _readable(attributes: Any) -> dict[str, Any]:
         except (TypeError, ValueError):
             continue
     return found
-
-
-__all__ = ["Hdf5Array", "Hdf5Source"]

@@ -252,9 +252,3 @@ def settings_of(source: ArraySource) -> dict[str, Any]:
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise FileError(f"{source.path}: its settings cannot be read; make it again with chop data") from None
     return settings
-
-
-__all__ = [
-    "ALL_FUNCTIONS", "ANSWERS_FORMAT", "INPUT", "LAYOUT", "OUTPUT", "QUERY", "REQUIRED", "SPECS", "TARGET",
-    "Function", "Grid", "NamedArrays", "Spec", "StatedAxes", "settings_of",
-]  # fmt: skip

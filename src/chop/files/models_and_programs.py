@@ -56,6 +56,3 @@ def choose_program(source: str) -> Program:
     if path.suffix == ".txt" and "|" not in source:
         return Program.load(path)
     return parse(source)
-
-
-__all__ = ["choose_model", "choose_program", "model_file"]

@@ -192,6 +192,3 @@ class NpzSource(ArraySource):
         for array in self.arrays.values():
             array.close()
         self._archive.close()
-
-
-__all__ = ["NpzArray", "NpzSource"]

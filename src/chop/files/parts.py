@@ -166,6 +166,3 @@ def score(result: Result, questions: Questions) -> Tensor | None:
     if questions.target is None:
         return None
     return rel_l2(result.values.cpu(), questions.target, questions.mask)
-
-
-__all__ = ["AnsweringWork", "FinishedPart", "Part", "PartQueue", "remaining_parts", "score"]

@@ -207,6 +207,3 @@ def _summary(run: UnfinishedRun, resumed: int) -> Summary:
         rel_l2=rel,
         scored=scored,
     )
-
-
-__all__ = ["Rejected", "Summary", "predict"]

@@ -296,6 +296,3 @@ class QuestionFile:
 
 def _tensor(values: Values) -> Tensor:
     return torch.from_numpy(np.array(values))
-
-
-__all__ = ["QuestionFile", "Questions"]

@@ -292,6 +292,3 @@ def _decoded(dtype: str, content: str) -> Values:
         return np.frombuffer(base64.b64decode(content), dtype)
     except ValueError:
         return np.empty(0)
-
-
-__all__ = ["NOT_FINITE", "RunIdentity", "UnfinishedRun", "partial_folder"]

@@ -174,6 +174,3 @@ class DatasetSource(ArraySource):
 
     def close(self) -> None:
         """The caller's to close."""
-
-
-__all__ = ["ArraySource", "StoredArray", "Values", "open_source", "whole_number"]

@@ -132,8 +132,3 @@ def config_from(values: Mapping[str, Any]) -> IconConfig | StationConfig:
 CONSERVATION = IconConfig()
 MFC = IconConfig(coordinates=2, grid=None)
 AIR = StationConfig()
-
-__all__ = [
-    "AIR", "CONSERVATION", "MFC", "MOST_LAYERS", "IconConfig", "NetworkConfig", "StationConfig",
-    "config_from",
-]  # fmt: skip

@@ -70,6 +70,3 @@ def draw_curve(folders: Sequence[str | Path], picture: str | Path, title: str = 
     with atomic_path(picture, ChopError, overwrite=True) as partial:
         figure.savefig(partial, dpi=110, format=picture.suffix[1:] or None)
     return picture
-
-
-__all__ = ["curve_points", "curve_rows", "draw_curve"]

@@ -127,5 +127,3 @@ if __name__ == "__main__":
         _work(TrainingPlan.parse(sys.argv[1]), os.environ, None)
     except TrainingError as problem:
         sys.exit(f"worker {os.environ.get(_RANK)}: {problem}")
-
-__all__ = ["keep_memory", "progress_printer", "run_training"]

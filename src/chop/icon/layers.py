@@ -263,9 +263,3 @@ class AskingBlock(nn.Module):
         tokens = tokens + self.pairs(tokens, memory, bias)
         mixed: Tensor = self.stations(tokens.flatten(0, 1), kernels)
         return mixed.reshape(tokens.shape)
-
-
-__all__ = [
-    "AskingBlock", "DecoderBlock", "Embed", "EncoderBlock", "Kernels", "Memory", "StationBlock",
-    "frequencies", "fresh_weights", "offsets", "rotate",
-]  # fmt: skip

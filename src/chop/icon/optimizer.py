@@ -89,6 +89,3 @@ class Optimizer:
         for own, saved in zip(self._momenta, state["momenta"], strict=True):
             own.copy_(saved)
         self._adam.load_state_dict(state["adam"])
-
-
-__all__ = ["POLYNOMIALS", "Optimizer", "orthogonalised"]

@@ -28,5 +28,3 @@ RECIPES: dict[str, Recipe] = {
     "mfc": Recipe(MFC, MfcBatches, function_loss, function_errors),
     "air": Recipe(AIR, AirBatches, station_loss, station_errors),
 }
-
-__all__ = ["RECIPES", "Recipe"]

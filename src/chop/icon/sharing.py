@@ -128,6 +128,3 @@ class InContextNetwork(nn.Module, ABC):
 def versions(tensors: Iterable[Tensor]) -> tuple[tuple[int, int], ...]:
     """Changes when one of the tensors is written to; those made in inference mode do not count that."""
     return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
-
-
-__all__ = ["InContextNetwork", "Question", "joint_counts", "versions"]

@@ -309,6 +309,3 @@ def _command(plan: TrainingPlan) -> str:
     start = f" --from {Path(plan.start).name}" if plan.start else ""
     region = f" --region {plan.data['region']}" if plan.data and "region" in plan.data else ""
     return f"chop train {plan.problem}{region} {length} --seed {plan.seed} --size {plan.size}{start}"
-
-
-__all__ = ["Team", "TrainingError", "TrainingPlan", "TrainingRun", "export_weights"]

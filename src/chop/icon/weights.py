@@ -156,9 +156,3 @@ def _table(header: Mapping[str, str], name: str) -> dict[str, Any]:
     if len(text) > LONGEST_HEADER or max(levels, default=0) > DEEPEST_HEADER:
         raise ValueError(f"its {name} is too long or nested too deeply")
     return dict(json.loads(text))
-
-
-__all__ = [
-    "BUNDLED", "WEIGHTS_FORMAT", "Network", "Provenance", "build", "bundled", "find", "load", "provenance",
-    "read_weights", "save",
-]  # fmt: skip

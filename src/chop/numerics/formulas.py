@@ -321,9 +321,3 @@ def _chain(node: Node, slopes: tuple[Node, ...]) -> Node:
         return b * a ** (b - _ONE) * da
     grow = db * _call("log", a)
     return node * (grow if _is(da, 0) else grow + b * da / a)
-
-
-__all__ = [
-    "CONSTANTS", "FORMULA_FUNCTIONS", "VARIABLE", "Node", "differentiate", "parse_formula",
-    "simplify_formula",
-]  # fmt: skip

@@ -161,6 +161,3 @@ def _series_matrix(nodes: int, spread: float, points: Array) -> Array:
         matrix[:, exact] = 0.0
         matrix[np.round(place[exact]).astype(int) % nodes, np.flatnonzero(exact)] = 1.0
     return np.asarray(matrix)
-
-
-__all__ = ["COST", "VISCOSITY", "HopfCole", "SubGrid", "carry", "heat_matrix", "hopf_cole", "interpolation"]

@@ -328,6 +328,3 @@ def matrix_product(rows, matrix, out):  # type: ignore[no-untyped-def]
             for m in range(nodes - nodes % 4, nodes):
                 for j in range(width):
                     total[j] += rows[i, m] * matrix[m, first + j]
-
-
-__all__ = ["integrate", "matrix_product", "run_tape"]

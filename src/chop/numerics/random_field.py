@@ -76,6 +76,3 @@ def on_grid(coefficients: Coefficients, points: int) -> Array:
     padded[..., :modes] = coefficients
     folded = padded.reshape(*batch, laps, points).sum(axis=-2)
     return np.ascontiguousarray(np.fft.ifft(folded, axis=-1).real * points)
-
-
-__all__ = ["CircleField", "Coefficients", "on_grid"]

@@ -164,6 +164,3 @@ def _allocate(builder: _Builder, result: int, parameters: int) -> Tape:
         registers=registers,
         result=place[result],
     )
-
-
-__all__ = ["OPCODES", "Tape", "compile_tape"]

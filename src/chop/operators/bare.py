@@ -58,6 +58,3 @@ def around_one(
 ) -> Callable[Concatenate[Program, P], OneProgram]:
     """A class of programs around another one, which has to be given and is given first."""
     return operator
-
-
-__all__ = ["around_one", "bare"]

@@ -56,6 +56,3 @@ def _likely_period(prompt: Prompt) -> str:
 def _names(k: int) -> tuple[str, ...]:
     """Names to show how axes are stated."""
     return {2: ("t", "x"), 3: ("t", "x", "y")}.get(k) or ("t", *(f"x{i}" for i in range(1, k)))
-
-
-__all__ = ["periodic_axis", "time_axis"]

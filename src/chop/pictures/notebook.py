@@ -113,6 +113,3 @@ def _figure(panel: Panel, batch: torch.Size) -> str:
         f'<div style="display:flex;flex-wrap:wrap;gap:2px 18px;margin-top:4px">{keys}'
         f'<span style="{_QUIET}">{escape(said)}</span></div>'
     )
-
-
-__all__ = ["program_html", "prompt_html", "result_html", "rollout_html", "trace_html"]

@@ -37,6 +37,3 @@ def small_png(figure: Figure, dpi: float, colors: int) -> bytes:
     packed = io.BytesIO()
     drawn.quantize(colors, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
     return packed.getvalue()
-
-
-__all__ = ["Form", "figure_bytes", "small_png"]

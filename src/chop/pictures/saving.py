@@ -173,15 +173,3 @@ def _calls(program: Program, examples: int) -> int | None:
         return program.calls(examples)
     except ProgramError:
         return None
-
-
-__all__ = [
-    "FIGURE_FORMS",
-    "PROGRAM_FORMS",
-    "TRACE_FORMS",
-    "form_of",
-    "program_record",
-    "program_text",
-    "save_as",
-    "trace_record",
-]  # fmt: skip

@@ -121,6 +121,3 @@ def check_counts(first: int = 0, **counts: int) -> None:
             raise ProblemError(f"{name} must be a whole number, 1 or more, not {value!r}")
     if first < 0:
         raise ProblemError(f"first must be 0 or more, not {first}")
-
-
-__all__ = ["EXAMPLE_COUNT", "Case", "Stream", "check_counts"]

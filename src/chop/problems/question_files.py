@@ -136,6 +136,3 @@ def _append(file: Any, name: str, values: np.ndarray[Any, Any], rows: int) -> No
         raise DataError(f"the pieces of one data set must agree in {name}")
     stored.resize(rows + len(values), axis=0)
     stored[rows:] = values
-
-
-__all__ = ["CASES_FORMAT", "CASES_VERSION", "write_cases"]

@@ -40,6 +40,3 @@ def _word(value: SupportsIndex, name: str) -> int:
     if not 0 <= number < _WORD:
         raise ProblemError(f"{name} must lie in 0 .. 2**64 - 1, not {number}")
     return number
-
-
-__all__ = ["SPLITS", "random_stream"]

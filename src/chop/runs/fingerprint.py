@@ -349,10 +349,3 @@ def _state(value: Any) -> Any:
 def _full_name(value: Any) -> str:
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     return f"{getattr(value, '__module__', '')}.{name or type(value).__qualname__}"
-
-
-__all__ = [
-    "axis_values", "canonical_json", "content_key", "feed_bytes", "feed_prompt", "feed_state", "feed_tensor",
-    "may_be_same", "of_callable", "of_file", "of_model", "of_module", "of_network", "quick_digest",
-    "stored_digest",
-]  # fmt: skip

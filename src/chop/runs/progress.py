@@ -125,6 +125,3 @@ def with_progress(
             yield job, outcome
             spent += job.cost
             progress.update(spent, name(job))
-
-
-__all__ = ["COUNT", "PERCENT", "Costs", "Progress", "lasting_bar", "passing_bar", "with_progress"]

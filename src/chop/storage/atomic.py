@@ -171,15 +171,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-__all__ = [
-    "NewHdf5",
-    "atomic_path",
-    "check_writable",
-    "errors_named",
-    "make_folder",
-    "rename_durably",
-    "write_bytes",
-    "write_text",
-]

@@ -191,9 +191,3 @@ def _lengths(data: mmap.mmap, begin: int, length_bytes: int) -> Iterator[int]:
 
 def _padded(length: int) -> int:
     return -(-length // 8) * 8
-
-
-__all__ = [
-    "check_hdf5", "chunk_bytes", "has_endless_heap", "hdf5_errors", "is_hdf5", "open_hdf5", "stored_bytes",
-    "unpacked_bytes",
-]  # fmt: skip

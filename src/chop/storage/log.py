@@ -177,6 +177,3 @@ class OwnsLog:
 
     def __exit__(self, *about: object) -> None:
         self.close()
-
-
-__all__ = ["AppendLog", "OwnsLog", "decode_line", "encode_line"]

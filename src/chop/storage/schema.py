@@ -90,22 +90,3 @@ def checked_record(record: Any, shape: Shape, what: str, error: type[ChopError])
         raise error(f"{what}: it has {problem}; use another folder")
     found: Record = record
     return found
-
-
-__all__ = [
-    "Check",
-    "Record",
-    "Shape",
-    "anything",
-    "checked_record",
-    "finite",
-    "list_of",
-    "mapping_of",
-    "mismatch",
-    "one_of",
-    "optional",
-    "present_part",
-    "record_of",
-    "safe_int",
-    "string",
-]  # fmt: skip

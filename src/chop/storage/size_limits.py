@@ -32,6 +32,3 @@ def check_size(
         raise error(f"{what} claims {claims:,} bytes, but only {holds:,} of it are stored; write it again")
     if piece > memory_limit(file_bytes):
         raise error(f"{what} is stored in pieces of {piece:,} bytes; write it in smaller chunks")
-
-
-__all__ = ["FREE", "MEMORY", "MEMORY_RATIO", "RATIO", "check_size", "memory_limit", "unpacked_limit"]

@@ -164,9 +164,3 @@ def _validation(control: bool, small: bool) -> dict[str, Case]:
         n = 4 if small else 40
         return {name: mfc.sample(name, 1.0, n, seed=seed, split=split) for name in mfc.FAMILIES}
     return {"conservation": conservation.sample("cubic", 8 if small else 200, seed=seed, split=split)}
-
-
-__all__ = [
-    "PAIRS", "VALIDATION_STREAM", "Batch", "ConservationBatches", "MfcBatches", "function_errors",
-    "function_loss", "visible_pairs",
-]  # fmt: skip

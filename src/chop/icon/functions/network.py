@@ -208,6 +208,3 @@ def _bias(counts: Tensor, tokens: int, memory: Memory) -> Tensor:
     each = key.shape[1] // memory.pairs
     spread = counts.to(key.dtype).log().repeat_interleave(each, dim=-1).repeat_interleave(tokens, dim=1)
     return spread.unsqueeze(1)
-
-
-__all__ = ["Icon"]

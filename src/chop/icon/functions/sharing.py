@@ -145,6 +145,3 @@ def _remember(network: Icon, inputs: Field, outputs: Field, encoded: EncodedPair
 def _state(network: Icon, inputs: Field, outputs: Field) -> tuple[object, ...]:
     """Changes when the examples or the weights are written to."""
     return versions((inputs.values, inputs.coords, outputs.values, outputs.coords, *network.parameters()))
-
-
-__all__ = ["EncodedPairs", "ask", "encoded_pairs"]

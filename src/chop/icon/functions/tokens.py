@@ -140,9 +140,3 @@ def at_points(coords: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
     share = torch.where(share < 1e-4, 0.0, share).clamp(max=1.0).unsqueeze(-1)
     left, right = (i.unsqueeze(-1).expand(*i.shape, values.shape[-1]) for i in (left, right))
     return values.gather(-2, left) * (1 - share) + values.gather(-2, right) * share
-
-
-__all__ = [
-    "Patches", "TokenPlaces", "at_points", "count_rows", "cut_patches", "interpolated", "regular_grid",
-    "token_places", "unpatch", "windows",
-]  # fmt: skip

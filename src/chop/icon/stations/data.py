@@ -211,6 +211,3 @@ def station_errors(network: StationIcon, batches: AirBatches, small: bool = Fals
         for name, value in zip(case.meta["scored"], error.tolist(), strict=True):
             found[f"{name} {lead} h"] = round(value, 4)
     return found
-
-
-__all__ = ["AirBatches", "StationBatch", "channel_errors", "station_errors", "station_loss"]

@@ -155,6 +155,3 @@ def _waves(angle: Tensor) -> list[Tensor]:
     """Sines and cosines of an angle and its multiples, each ``(..., 3)``."""
     turned = angle.unsqueeze(-1) * torch.arange(1, HARMONICS + 1, device=angle.device)
     return [turned.sin(), turned.cos()]
-
-
-__all__ = ["StationIcon"]

@@ -159,6 +159,3 @@ def _windows_of(network: StationIcon, places: Tensor, neighbours: Tensor) -> Rem
         known = (state, RememberedWindows())
         _remembered[network] = known
     return known[1]
-
-
-__all__ = ["REMEMBERED_BYTES", "RememberedWindows", "ask_stations", "first_places", "neighbours"]

@@ -258,6 +258,3 @@ def _text(value: Any) -> str:
 def _some(names: list[str] | tuple[str, ...]) -> str:
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
-
-
-__all__ = ["locate", "open_dataset", "read_stations", "require_xarray", "station_dataset"]

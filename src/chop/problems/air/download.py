@@ -156,6 +156,3 @@ def _why(error: Exception) -> str:
 def _md5(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-__all__ = ["KNOWAIR", "ZENODO", "fetch"]

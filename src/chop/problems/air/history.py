@@ -171,6 +171,3 @@ def _hour(time: Any) -> np.datetime64:
 
 def _span(region: Region) -> str:
     return f"{region.times[0]} to {region.times[-1]}"
-
-
-__all__ = ["EXAMPLE_PERIOD", "History", "Period", "Scaling", "fill", "load_history", "prepare"]

@@ -226,9 +226,3 @@ def bearing(lon: Array, lat: Array, other_lon: Array, other_lat: Array) -> Array
     east = np.sin(turn) * np.cos(b)
     north = np.cos(a) * np.sin(b) - np.sin(a) * np.cos(b) * np.cos(turn)
     return np.asarray(np.arctan2(east, north) % (2 * np.pi))
-
-
-__all__ = [
-    "POLLUTANTS", "RADIUS", "Region", "StationGraph", "bearing", "channel_order", "great_circle",
-    "load_region", "station_graph", "wind_direction", "wind_speed",
-]  # fmt: skip

@@ -214,6 +214,3 @@ def _write(path: Path, ends: Array, similarity: Array) -> None:
             np.savez(file, ends=ends, similarity=similarity)
     except DataError as error:
         raise DataError(f"cannot keep the similarity index: {error}") from None
-
-
-__all__ = ["KEPT", "SimilarityIndex", "most_similar", "similarity_index"]

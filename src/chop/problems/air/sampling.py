@@ -216,9 +216,3 @@ def similar_examples(index: SimilarityIndex, ends: Any, lead: int, count: int = 
         unique, where = np.unique(ends[short], return_inverse=True)
         chosen[short] = most_similar(index.history, allowed, unique, count)[0][where]
     return chosen.astype(np.int64)
-
-
-__all__ = [
-    "FOLDER", "QUERY_PERIOD", "RegionQuestions", "data_folder", "random_examples",
-    "sample", "similar_examples",
-]  # fmt: skip

@@ -282,6 +282,3 @@ def _write(folder: Path, plan: _Plan, data: xarray.Dataset, places: _Places) -> 
     write_text(folder / f"stations_{plan.name}.csv", listed.getvalue(), DataError, overwrite=True)
     with atomic_path(folder / f"dataset_{plan.name}.nc", DataError, overwrite=True) as partial:
         data.to_netcdf(partial, engine="h5netcdf", encoding={str(name): packed for name in data.data_vars})
-
-
-__all__ = ["FIRST_HOUR", "HOURS", "STATIONS", "make_world", "synthetic_region"]

@@ -192,9 +192,3 @@ def _checked(history: History, ends: Any, examples: Any, lead: int) -> tuple[Arr
                 f"the record of {hours} hours, but they reach from {rows.min()} to {rows.max()}"
             )
     return ends.astype(np.int64), examples.astype(np.int64)
-
-
-__all__ = [
-    "OUTPUT_TIME", "WINDOW", "WINDOW_AXES", "case", "coordinates", "eligible", "epoch_hours",
-    "gather_hours", "gather_windows", "rmse", "usable_ends", "usable_windows",
-]  # fmt: skip

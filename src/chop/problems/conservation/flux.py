@@ -189,6 +189,3 @@ def _zero(tape: Tape, u: Array, row: Array) -> float | None:
     bottom = np.abs(tape.evaluate((low + high) / 2, row))
     touched = bottom < 1e-6 * np.maximum(size[dips - 1], size[dips + 1])
     return float(low[touched][0]) if touched.any() else None
-
-
-__all__ = ["CUBIC", "CUBIC_TEXT", "FLUXES", "Flux", "Range", "as_range"]

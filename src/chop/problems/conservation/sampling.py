@@ -180,6 +180,3 @@ def _coefficients(law: Flux, given: Any, streams: list[np.random.Generator]) -> 
             raise FluxError(f"flux {law.text!r} needs coefficients for {', '.join(law.parameters)}")
         return None
     return np.ascontiguousarray(np.broadcast_to(law.rows(np.asarray(given)), (len(streams), names)))
-
-
-__all__ = ["FRAME_STEP", "GRID", "InitialCondition", "circle_prompt", "sample", "window"]

@@ -167,6 +167,3 @@ def _why(status: int, reached: float, speed: float, needed: float, max_steps: in
         return f"would need more than {max_steps} steps"
     grown = "blew up: it " if reached > 0 else ""
     return f"{grown}needs a splitting speed of {needed:.4g}, not {speed:.4g},"
-
-
-__all__ = ["CFL", "Solution", "Speed", "solve"]

@@ -124,6 +124,3 @@ def _block(settings: CubicStream, number: int) -> tuple[Array, Array]:
     starts = np.array([stream(i, _START).uniform(0, settings.step) for i in rows])
     initial = np.array([condition.draw(stream(i, _INITIAL), GRID) for i in rows])
     return coefficients, solve_cubics(coefficients, initial, starts, settings.step, settings.frames)
-
-
-__all__ = ["CubicStream", "Mode", "draw_pairs", "solve_cubics"]

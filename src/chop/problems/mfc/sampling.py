@@ -205,9 +205,3 @@ def draw_operators(
         x = solution.density(into)
     shown = carry(hidden[:, 0], interpolation(nodes, tuple(np.arange(POINTS) / POINTS)))
     return x, solution.density(out), shown
-
-
-__all__ = [
-    "FAMILIES", "OperatorFamily", "draw_cost", "draw_density", "draw_operators", "even_grid", "family_named",
-    "nodes_for", "pairs_case", "sample", "sub_grid", "time_indices",
-]  # fmt: skip

@@ -92,6 +92,3 @@ class MfcStream(Stream):
         if scattered and self.points < 20:
             columns = stream.permutation(POINTS)[: self.points]
         return SubGrid(grid.times if even else times, tuple(np.sort((columns + offset) % POINTS) / POINTS))
-
-
-__all__ = ["MfcStream", "Spacing"]

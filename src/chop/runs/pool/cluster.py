@@ -147,6 +147,3 @@ def _own_signals() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-__all__ = ["Ray"]

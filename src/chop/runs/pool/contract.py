@@ -205,9 +205,3 @@ def pool_named(name: str, error: type[ChopError]) -> Callable[[Site], Pool]:
 
         return Ray
     raise error(f"executor must be one of {', '.join(EXECUTORS)}, not {name!r}")
-
-
-__all__ = [
-    "DIED", "EXECUTORS", "LIVES", "GivenJob", "Inline", "Lost", "Make", "Pool", "Site", "WatchedPool", "Work",
-    "in_order", "pool_named", "portable", "sentence",
-]  # fmt: skip

@@ -231,6 +231,3 @@ def _answer(pipe: Connection, make: Make) -> None:
             pipe.send(_Raised(portable(error)))
         else:
             pipe.send(_Done(done))
-
-
-__all__ = ["Workers", "begin_worker", "one_thread", "resident"]
