@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chop.bench.air import DIRECTIONS, LEADS, REGIONS, SELECTIONS, WRITTEN, Direction, Forecast, condition
+from chop.bench.air import DIRECTIONS, REGIONS, SELECTIONS, WRITTEN, Direction, Forecast, condition
+from chop.bench.air_questions import LEADS
 from chop.bench.figures import (
     BOXES,
     FIELD_MAP,

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from chop.bench import paper
-from chop.bench.air import HOME_LEADS, LEADS, REGIONS, SELECTIONS, WRITTEN, Direction, Forecast, forecasts
+from chop.bench.air import HOME_LEADS, REGIONS, SELECTIONS, WRITTEN, Direction, Forecast, forecasts
 from chop.bench.air_figures import AIR_CAPTIONS, air_figures, candidates, mean_weights, measured_directions
-from chop.bench.air_questions import YearSplit
+from chop.bench.air_questions import LEADS, YearSplit
 from chop.bench.methods import AIR, AIR_LABELS, AIR_METHODS, PERSISTENCE, RAW, label_of
 from chop.bench.report import Report
 from chop.bench.results import Comparison, Results, comparison
