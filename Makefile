@@ -62,6 +62,7 @@ hooks: $(VENV)/.dev
 # The reference is made from the code first; any warning is an error.
 docs: $(VENV)/.docs
 	cd docs && $(ONE_THREAD) ../$(BIN)/python -m generator reference --pictures
+	cd docs && ../$(BIN)/python -m generator.house figures/architecture.svg
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
