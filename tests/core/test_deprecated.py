@@ -56,6 +56,7 @@ import chop.metrics
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", DOCUMENTED.strip().splitlines())
 def test_what_was_documented_can_be_imported_and_says_what_to_write(line):
     def run(*options):
