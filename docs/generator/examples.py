@@ -138,7 +138,6 @@ def write_picture(name: str, folder: Path) -> Path:
     example = EXAMPLES[name]
     model, prompt = scene(example.scene)
     trace = parse(example.text).run(model, prompt).trace
-    assert trace is not None
     with style.context("default"):
         picture = small_png(trace_figure(trace, 0), DPI, COLORS)
     return write_bytes(folder / f"{name}.png", picture, ChopError, overwrite=True)

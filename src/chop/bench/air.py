@@ -345,7 +345,7 @@ def measured(method: str, network: Remembering, case: Case) -> Record:
     else:
         result = parse(method).run(network, case.prompt, trace=method == AIR, max_bytes=WHOLE)
         values, calls = result.values, result.calls
-        if result.trace is not None:
+        if result.traced:
             found["weights"] = _weights(result.trace.root.notes["weights"])
     seconds = time.process_time() - begun
     errors = rmse(values, case)

@@ -194,6 +194,5 @@ def _trace(results: Results, setting: Setting, condition: str, method: str) -> F
         return None
     network = setting.network(CONDITIONS[condition].problem)
     trace = parse(method).run(network, case.prompt).trace
-    assert trace is not None
     figure: Figure = trace.plot()
     return figure

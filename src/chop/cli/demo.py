@@ -58,7 +58,6 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     draw_rollouts(shown, out / "rollout.png", f"u_t + ({flux})_x = 0: {frozen.name}, and a program around it")
     trace = shown.traced.trace
-    assert trace is not None
     trace.plot(out / "trace.png", query=shown.typical())
     trace.save(out / "trace.html", query=shown.typical())
     names = ", ".join(str(out / name) for name in ("rollout.png", "trace.png", "trace.html"))

@@ -224,7 +224,6 @@ def _traced(
             raise FileError(f"{questions} has questions 0 to {len(file) - 1}, so --index {index} is none")
         part = file.read(index, index + 1)
     result = program.run(choose_model(model), part.prompt, validate=validate)
-    assert result.trace is not None
     error = score(result, part)
     return result.trace, None if error is None else float(error)
 

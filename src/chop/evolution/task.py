@@ -115,5 +115,4 @@ def errors_of(task: Task, text: str, cases: Case, chunk: int = 50) -> Tensor:
 def explain_program(task: Task, text: str) -> str:
     """What a program does on the first question of a task, in words."""
     trace = parse(text).run(task.model, task.cases.prompt[:1]).trace
-    assert trace is not None
     return trace.explain()
