@@ -17,8 +17,7 @@ def questions(seed: int, n: int = 40) -> chop.evolution.Case:
     size, phase = 4 * torch.rand(n, 6, 1, 1, generator=dice), torch.rand(n, 6, 1, 1, generator=dice)
     u = size * torch.sin(2 * torch.pi * (x + phase)) + size
     v = torch.exp(-torch.rand(n, 1, 1, 1, generator=dice)) * u
-    inputs, outputs = chop.Field(x, u[:, :5]), chop.Field(x, v[:, :5])
-    prompt = chop.Prompt(inputs=inputs, outputs=outputs, query=chop.Field(x, u[:, 5]), at=x)
+    prompt = chop.Prompt.from_arrays(u[:, :5], v[:, :5], u[:, 5], coords=x)
     return chop.evolution.Case(prompt, v[:, 5])
 
 

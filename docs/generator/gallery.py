@@ -37,6 +37,23 @@ def _canvas(columns: int, title: str, heights: Sequence[float]) -> tuple[Any, An
     return figure, axes
 
 
+def _heat_map(figure: Any, axis: Any, rows: Any, end: float, prompt: float, ink: str, **style: Any) -> None:
+    """A function of (t, x) up to a time, with a dotted line where the prompt ends."""
+    image = axis.imshow(rows, origin="lower", aspect="auto", extent=(0, 1, 0, end), **style)
+    axis.axhline(prompt, color=ink, linewidth=0.8, linestyle=":")
+    figure.colorbar(image, ax=axis, pad=0.02).ax.tick_params(labelsize=7, colors=_QUIET)
+
+
+def _label(axes: Sequence[Any], along: Sequence[str], left: Sequence[str]) -> None:
+    """What runs along each panel of a column and, in the first column, what is drawn in it."""
+    for axis, name in zip(axes, along, strict=True):
+        axis.set_xlabel(name, fontsize=8, color=_QUIET)
+    for axis, name in zip(axes, left, strict=False):
+        axis.set_ylabel(name, fontsize=8, color=_QUIET)
+    if left:
+        axes[-1].legend(fontsize=7, frameon=False)
+
+
 def conservation_picture(path: Path, seed: int = 3) -> Path:
     """Each flux, one trajectory over 50 frames, and what a prompt shows of it."""
     from matplotlib import colormaps
@@ -53,31 +70,16 @@ def conservation_picture(path: Path, seed: int = 3) -> Path:
         u = np.linspace(-3, 3, 400)
         top.plot(u, Flux.parse(name)(u), color=_INK)
         top.set_title(f"f(u) = {title}", fontsize=10, color=_INK)
-        top.set_xlabel("u", fontsize=8, color=_QUIET)
         limit = float(np.abs(frames).max())
-        image = middle.imshow(
-            frames,
-            origin="lower",
-            aspect="auto",
-            extent=(0, 1, 0, 5),
-            cmap="RdBu_r",
-            vmin=-limit,
-            vmax=limit,
-        )
-        middle.axhline(0.6, color=_INK, linewidth=0.8, linestyle=":")
-        figure.colorbar(image, ax=middle, pad=0.02).ax.tick_params(labelsize=7, colors=_QUIET)
+        _heat_map(figure, middle, frames, 5, 0.6, _INK, cmap="RdBu_r", vmin=-limit, vmax=limit)
         x = np.arange(frames.shape[1]) / frames.shape[1]
         for k in range(6):
             bottom.plot(
                 x, frames[k], color=shades[k], linewidth=1.2, label="the six shown" if k == 3 else None
             )
         bottom.plot(x, frames[6], color=_ACCENT, linewidth=1.8, label="asked")
-        for axis in (middle, bottom):
-            axis.set_xlabel("x", fontsize=8, color=_QUIET)
-        if column == 0:
-            middle.set_ylabel("t (dotted: end of the prompt)", fontsize=8, color=_QUIET)
-            bottom.set_ylabel("u at frames 0..6", fontsize=8, color=_QUIET)
-            bottom.legend(fontsize=7, frameon=False)
+        left = ("", "t (dotted: end of the prompt)", "u at frames 0..6") if column == 0 else ()
+        _label(axes[:, column], ("u", "x", "x"), left)
     return _written(figure, path)
 
 
@@ -98,19 +100,12 @@ def mfc_picture(path: Path, seed: int = 1) -> Path:
         top.plot(x, case.rows["condition"][0], color=_INK)
         top.set_title(f"length scale {length:g}", fontsize=10, color=_INK)
         flow = np.concatenate([early[0], after[0][1:]])
-        image = middle.imshow(flow, origin="lower", aspect="auto", extent=(0, 1, 0, 1), cmap="viridis")
-        middle.axhline(0.5, color="white", linewidth=0.8, linestyle=":")
-        figure.colorbar(image, ax=middle, pad=0.02).ax.tick_params(labelsize=7, colors=_QUIET)
+        _heat_map(figure, middle, flow, 1, 0.5, "white", cmap="viridis")
         for k in range(3):
             bottom.plot(x, early[k, 0], color=_QUIET, linewidth=1.2, label="ρ(0, x)" if k == 0 else None)
             bottom.plot(x, after[k, -1], color=_ACCENT, linewidth=1.4, label="ρ(1, x)" if k == 0 else None)
-        for axis in (top, middle, bottom):
-            axis.set_xlabel("x", fontsize=8, color=_QUIET)
-        if column == 0:
-            top.set_ylabel("hidden cost g", fontsize=8, color=_QUIET)
-            middle.set_ylabel("t (one density ρ)", fontsize=8, color=_QUIET)
-            bottom.set_ylabel("three pairs", fontsize=8, color=_QUIET)
-            bottom.legend(fontsize=7, frameon=False)
+        left = ("hidden cost g", "t (one density ρ)", "three pairs") if column == 0 else ()
+        _label(axes[:, column], ("x", "x", "x"), left)
     return _written(figure, path)
 
 

@@ -27,6 +27,8 @@ DOORS = {
     ("chop.core.text", "chop.operators"),  # the registry looks operators up, ours like anybody's
     ("chop.core.grids", "scipy"),  # a tree, where points are many
     ("chop.core.model", "jax"),  # from_jax
+    ("chop.core.labelled", "xarray"),  # Result.to_xarray
+    ("chop.core.program", "chop.storage"),  # program.save() writes a file that is whole or not there
 }
 """The only imports that go up, or out of the core's own needs; all inside functions."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chop.core.deprecated import find_moved_modules
 from chop.core.lazy import attach
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from chop.core.model import from_jax, from_numpy, from_torch
     from chop.core.program import Program
     from chop.core.programs import programs
-    from chop.core.prompt import Axis, Field, Graph, Prompt
+    from chop.core.prompt import Axis, Field, Graph, Prompt, stack
     from chop.core.running import Result
     from chop.core.text import parse, registry
     from chop.core.trace import Trace
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from chop.icon.weights import load
 
 __version__ = "0.1.0"
+
+find_moved_modules()
 
 __all__ = [
     "Axis",
@@ -56,6 +59,7 @@ __all__ = [
     "programs",
     "registry",
     "rollout",
+    "stack",
     "testing",
 ]
 
@@ -68,7 +72,7 @@ __getattr__, __dir__ = attach(
         "chop.core.model": ("from_jax", "from_numpy", "from_torch"),
         "chop.core.program": ("Program",),
         "chop.core.programs": ("programs",),
-        "chop.core.prompt": ("Axis", "Field", "Graph", "Prompt"),
+        "chop.core.prompt": ("Axis", "Field", "Graph", "Prompt", "stack"),
         "chop.core.running": ("Result",),
         "chop.core.text": ("parse", "registry"),
         "chop.core.trace": ("Trace",),

@@ -17,39 +17,33 @@ from typer.testing import CliRunner
 pytest.importorskip("xarray")
 
 import chop
-from chop.bench import page
-from chop.bench.air import paper, report
-from chop.bench.air.answers import Remembering
-from chop.bench.air.claims import claims
-from chop.bench.air.conditions import (
-    CARRIED,
-    CHOP,
+from chop.bench import air_tables, paper, report
+from chop.bench.air import (
+    DIRECTIONS,
     FORWARD,
     HOME_LEADS,
     LEADS,
-    LONGEST,
-    METHODS,
-    PERSISTENCE,
-    POLLUTANTS,
-    RAW,
     SELECTIONS,
-    YESTERDAY,
-    Condition,
-    Split,
-    conditions,
-    directions,
-)  # fmt: skip
-from chop.bench.air.questions import Source
-from chop.bench.air.report import about, write
-from chop.bench.air.results import Results
-from chop.bench.air.runner import Run, missing, run
-from chop.bench.air.store import FILE, About, Store
-from chop.bench.air.tables import candidates, markdown
-from chop.bench.air.work import measured, same_hour
+    AirSuite,
+    Forecast,
+    Remembering,
+    forecasts,
+    measured,
+    same_hour,
+)
+from chop.bench.air_figures import candidates, mean_weights
+from chop.bench.air_questions import LONGEST, RegionSource, YearSplit
+from chop.bench.methods import AIR, AIR_METHODS, PERSISTENCE, RAW, YESTERDAY
+from chop.bench.report import markdown, write_results
+from chop.bench.results import Results
+from chop.bench.runner import Run, run_benchmark
+from chop.bench.store import FILE, Store
+from chop.bench.suite import missing_pieces
 from chop.cli import app
 from chop.core.errors import BenchError, ChopError
 from chop.icon import StationConfig, StationIcon, save
 from chop.problems import air
+from chop.problems.air import POLLUTANTS
 
 CHANNELS = ("hour", "NO2", "PM2.5", "O3")
 SMALL = StationConfig(
@@ -75,58 +69,68 @@ def home(tmp_path_factory):
 
 def asked(home: Path, out: Path, **options) -> Run:
     models = tuple((region, str(home / f"{region}.safetensors")) for region in ("bthsa", "yrd"))
-    given = {"every": EVERY, "cases": 10, "executor": "inline", "models": models}
-    return Run(out, home / "world", **{**given, **options})
+    given = {"every": EVERY, "cases": 10, "models": models, "data": home / "world"}
+    return Run(AirSuite(**{**given, **options}), out, executor="inline")
 
 
-def source(home: Path, tmp_path: Path, region: str = "yrd") -> Source:
-    return Source(str(home / "world"), region, CHANNELS, Split(), EVERY, 0, str(tmp_path / "index"))
+def opened(bench: Run) -> Store:
+    return Store(bench.out, AirSuite.layout)
+
+
+def table_of(bench: Run) -> str:
+    with opened(bench) as store:
+        results = Results(store, bench.suite)
+        return markdown(bench.suite.report(), results, air_tables.AIR_REPORT.facts(results))
+
+
+def source(home: Path, tmp_path: Path, region: str = "yrd") -> RegionSource:
+    return RegionSource(str(home / "world"), region, CHANNELS, YearSplit(), EVERY, 0, str(tmp_path / "index"))
 
 
 @pytest.fixture(scope="module")
 def finished(home, tmp_path_factory):
     """Both directions, undisturbed."""
     bench = asked(home, tmp_path_factory.mktemp("finished"), cases=3)
-    setting = run(bench)
+    setting = run_benchmark(bench)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "RESOLUTION", 30)  # drawn as always, painted small
-        write(bench.out, setting)
+        patch.setattr(report, "RESOLUTION", 30)  # drawn as always, painted small
+        write_results(bench, setting)
     return bench
 
 
 def test_the_papers_numbers_agree_with_themselves():
-    assert set(paper.TABLE) == set(conditions())
-    assert len(paper.TABLE) == 88
-    assert sum(row.reduction > 0 for row in paper.TABLE.values()) == paper.LOWERED == 77
-    for row in paper.TABLE.values():
+    assert set(paper.AIR_QUALITY) == {forecast.name for forecast in forecasts()}
+    assert len(paper.AIR_QUALITY) == 88
+    assert sum(row.reduction > 0 for row in paper.AIR_QUALITY.values()) == paper.LOWERED == 77
+    for row in paper.AIR_QUALITY.values():
         worst, best = ((row.chop + s * 0.005) / (row.raw - s * 0.005) for s in (1, -1))
         assert 100 * (1 - worst) - 0.05 <= row.reduction <= 100 * (1 - best) + 0.05
-    largest = [max((paper.TABLE[c].reduction, c.lead) for c in group)[1] for group in _groups()]
+    largest = [max((paper.AIR_QUALITY[f.name].reduction, f.lead) for f in group)[1] for group in _groups()]
     assert largest == [1] * 8, "in the paper the largest reduction is always that of one hour"
 
 
 def _groups():
-    for direction in CARRIED:
+    for direction in (d for d in DIRECTIONS if d.carried):
         for selection in SELECTIONS:
             for pollutant in POLLUTANTS:
-                yield [Condition(direction, selection, lead, pollutant) for lead in LEADS]
+                yield [Forecast(direction, selection, lead, pollutant) for lead in LEADS]
 
 
 def test_all_88_conditions_are_measured_and_written(finished):
-    with Store(finished.out) as store:
-        results = Results(store)
-    assert len(results.conditions) == 88
-    assert len(results.frozen()) == 2 * 2 * 4 * 2
-    for condition in results.conditions:
-        assert len(results.errors(condition, CHOP)) == 3
-        assert results.weights(condition).sum() == pytest.approx(1.0, abs=1e-3)
+    with opened(finished) as store:
+        results = Results(store, finished.suite)
+    assert len(air_tables.measured_forecasts(results)) == 88
+    assert len(air_tables.at_home_and_carried(results)) == 2 * 2 * 4 * 2
+    for forecast in air_tables.measured_forecasts(results):
+        assert len(results.errors(forecast.name, AIR)) == 3
+        assert mean_weights(results, forecast).sum() == pytest.approx(1.0, abs=1e-3)
     text = (finished.out / "table.md").read_text(encoding="utf-8")
     assert text.count("| PM₂.₅ |") == text.count("| O₃ |")
     assert "examples and normalisation from the evaluated region, 2022 to 2023" in text
-    totals = [claim.total for claim in claims(results)]
+    totals = [claim.total for claim in air_tables.air_claims(results)]
     assert totals == [88, 8, 44, 32]
     kept = json.loads((finished.out / "results.json").read_text(encoding="utf-8"))
-    carried, alone = 2 * len(SELECTIONS) * len(LEADS) * len(METHODS), 2 * len(HOME_LEADS) * 2
+    carried, alone = 2 * len(SELECTIONS) * len(LEADS) * len(AIR_METHODS), 2 * len(HOME_LEADS) * 2
     assert len(kept["measured"]) == carried + alone
     html = (finished.out / "report.html").read_text(encoding="utf-8")
     assert html.count("<img") == 7
@@ -134,22 +138,22 @@ def test_all_88_conditions_are_measured_and_written(finished):
 
 
 def test_means_and_reductions_by_hand(finished):
-    with Store(finished.out) as store:
-        results = Results(store)
-    condition = Condition(FORWARD, "similar", 12, "O3")
+    with opened(finished) as store:
+        results = Results(store, finished.suite)
     lines = [json.loads(line[9:]) for line in (finished.out / FILE).read_bytes().splitlines()]
     found = {
         line["method"]: line["O3"]
         for line in lines
         if (line.get("direction"), line.get("selection"), line.get("lead")) == ("bthsa-yrd", "similar", 12)
     }
-    both = [(r, c) for r, c in zip(found[RAW], found[CHOP], strict=True) if r is not None]
+    both = [(r, c) for r, c in zip(found[RAW], found[AIR], strict=True) if r is not None]
     raw, ours = (np.mean(column) for column in zip(*both, strict=True))
-    paired = results.compare(condition).paired
+    paired = results.compare(Forecast(FORWARD, "similar", 12, "O3").name, AIR).paired
     assert (paired.base_mean, paired.mean) == pytest.approx((raw, ours))
-    assert f"| {raw:.2f} | {ours:.2f} | {100 * (1 - ours / raw):.1f} % |" in markdown(results, {})
+    assert f"| {raw:.2f} | {ours:.2f} | {100 * (1 - ours / raw):.1f} % |" in table_of(finished)
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_and_writes_the_same_table(home, tmp_path):
     whole, broken = (asked(home, tmp_path / name, directions=("bthsa-yrd",)) for name in ("whole", "broken"))
     process = subprocess.Popen(
@@ -174,10 +178,10 @@ def test_a_killed_run_continues_and_writes_the_same_table(home, tmp_path):
         end.write(complete.splitlines()[-1][:40])  # what a crash in the middle of a line leaves
     made = []
     for bench in (whole, broken):
-        run(bench)
-        with Store(bench.out) as store:
-            made.append(markdown(Results(store), about(store)))
-            assert not list(missing(bench, store))
+        run_benchmark(bench)
+        made.append(table_of(bench))
+        with opened(bench) as store:
+            assert not missing_pieces(bench.suite, store)
     assert made[0] == made[1]
     assert file.read_bytes().startswith(complete), "nothing paid for is measured again"
     assert len(file.read_bytes().splitlines()) == len((whole.out / FILE).read_bytes().splitlines())
@@ -187,11 +191,10 @@ def test_half_a_piece_of_work_is_done_again_as_a_whole(finished, tmp_path):
     lines = (finished.out / FILE).read_bytes().splitlines(keepends=True)
     last = max(i for i, line in enumerate(lines) if b'"yrd-bthsa"' in line)
     (tmp_path / FILE).write_bytes(b"".join(lines[:last]) + lines[last][:40])
-    about_it = About(chop.__version__, finished.seed, finished.year)
-    with Store(tmp_path, about_it) as store:
-        (job,) = (job for job in missing(finished, store) if job.direction.carried)
-    assert job.direction.name == "yrd-bthsa"
-    assert job.methods == METHODS
+    with Store(tmp_path, AirSuite.layout, finished.suite.about(chop.__version__)) as store:
+        (piece,) = (piece for piece in missing_pieces(finished.suite, store) if "→" in piece.condition.label)
+    assert piece.condition.label == "YRD → BTHSA"
+    assert [methods for _, methods in piece.asked] == [AIR_METHODS] * len(SELECTIONS) * len(LEADS)
 
 
 @pytest.mark.parametrize(
@@ -210,18 +213,19 @@ def test_results_of_something_else_are_refused(home, finished, tmp_path, changes
         changes = {"models": tuple((r, str(home / f"{n}.safetensors")) for r, n in changes["models"])}
     before = (finished.out / FILE).read_bytes()
     with pytest.raises(BenchError, match=words):
-        run(replace(finished, **changes))
+        run_benchmark(replace(finished, suite=replace(finished.suite, **changes)))
     assert (finished.out / FILE).read_bytes() == before
 
 
 def test_another_version_is_refused(finished, monkeypatch):
     monkeypatch.setattr(chop, "__version__", "9.9")
     with pytest.raises(BenchError, match=r"version 9\.9"):
-        run(finished)
+        run_benchmark(finished)
 
 
 def test_tables_are_written_anew_without_data_or_networks(finished, monkeypatch):
-    monkeypatch.setattr(report, "error_figures", lambda results: {})  # drawn once is enough
+    nothing = replace(air_tables.AIR_REPORT, figures=lambda results, setting: {})
+    monkeypatch.setattr(air_tables, "AIR_REPORT", nothing)  # drawn once is enough
     before = (finished.out / "table.md").read_bytes()
     (finished.out / "table.md").unlink()
     made = CliRunner().invoke(app, ["bench", "air", "--report-only", "--out", str(finished.out)])
@@ -230,15 +234,15 @@ def test_tables_are_written_anew_without_data_or_networks(finished, monkeypatch)
 
 
 def test_a_program_of_ones_own_is_all_that_is_new(home, finished):
-    bench = replace(finished, programs=("debias(icon)",), directions=("bthsa-yrd",))
-    with Store(bench.out) as store:
-        jobs = list(missing(bench, store))
-    assert [job.methods for job in jobs] == [("debias(icon)",)]
-    run(bench)
-    with Store(bench.out) as store:
-        results = Results(store)
-    assert results.own == ("debias(icon)",)
-    text = markdown(results, {})
+    one_way = replace(finished.suite, programs=("debias(icon)",), directions=("bthsa-yrd",))
+    bench = replace(finished, suite=one_way)
+    with opened(bench) as store:
+        (piece,) = missing_pieces(bench.suite, store)
+    assert {methods for _, methods in piece.asked} == {("debias(icon)",)}
+    run_benchmark(bench)
+    with opened(bench) as store:
+        assert air_tables.own_programs(Results(store, bench.suite)) == ("debias(icon)",)
+    text = table_of(bench)
     assert "Programs of your own" in text
     assert "(1) `debias(icon)`" in text
 
@@ -264,7 +268,7 @@ def test_what_cannot_be_asked_is_one_sentence(home, tmp_path, monkeypatch, argum
 
 def test_a_year_without_questions(home, tmp_path):
     with pytest.raises(BenchError, match="choose another year"):
-        run(asked(home, tmp_path, every=24 * 400))
+        run_benchmark(asked(home, tmp_path, every=24 * 400))
 
 
 def test_every_example_target_precedes_its_question(home, tmp_path):
@@ -337,7 +341,7 @@ def test_what_was_asked_is_not_asked_again(home, tmp_path):
             return network.predict_many(prompts)
 
     model = Remembering(Counting())
-    chop.parse(CHOP).run(model, case.prompt)
+    chop.parse(AIR).run(model, case.prompt)
     assert Counting.rounds == [2]
     raw = chop.parse(RAW).run(model, case.prompt).values
     chop.parse("correct(icon, pad=False)").run(model, case.prompt)
@@ -350,9 +354,10 @@ def test_what_was_asked_is_not_asked_again(home, tmp_path):
     assert Counting.rounds == [2, 1, 1]
 
 
+@pytest.mark.slow
 def test_the_demonstration_prints_and_draws(home, monkeypatch):
     """In the world that is there already, with a network of one's own."""
-    monkeypatch.setattr(page, "RESOLUTION", 30)
+    monkeypatch.setattr(report, "RESOLUTION", 30)
     network = str(home / "bthsa.safetensors")
     done = CliRunner().invoke(app, ["demo", "air", "--n", "3", "--model", network, "--out", str(home)])
     assert done.exit_code == 0, done.output
@@ -364,7 +369,7 @@ def test_the_demonstration_prints_and_draws(home, monkeypatch):
 
 
 def test_directions_and_candidates():
-    assert [d.name for d in directions()] == ["bthsa-yrd", "bthsa-bthsa", "yrd-bthsa", "yrd-yrd"]
-    assert [d.name for d in directions(("yrd-bthsa",))] == ["yrd-bthsa", "yrd-yrd"]
+    assert [d.name for d in DIRECTIONS] == ["bthsa-yrd", "bthsa-bthsa", "yrd-bthsa", "yrd-yrd"]
+    assert [d.name for d in AirSuite(directions=("yrd-bthsa",)).asked] == ["yrd-yrd", "yrd-bthsa"]
     assert candidates()[0] == RAW
     assert len(candidates()) == 7

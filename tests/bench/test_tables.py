@@ -5,11 +5,13 @@ import math
 import pytest
 
 from chop.bench import paper
-from chop.bench.conditions import CONDITIONS, Selection
+from chop.bench.function_tables import FUNCTION_REPORT
+from chop.bench.functions import CONDITIONS, FunctionSuite
 from chop.bench.methods import BEST_EVOLVED, CONSERVATION, CORR, EVOLVED, FLAT, MFC, RAW
+from chop.bench.report import markdown
 from chop.bench.results import Results
 from chop.bench.store import FILE, About, Store
-from chop.bench.tables import markdown, tables
+from chop.bench.suite import SuiteEntry
 from chop.core.errors import BenchError
 from chop.storage.log import decode_line, encode_line
 
@@ -28,7 +30,7 @@ def records(condition, method, errors, batch=None, **more):
 @pytest.fixture
 def results(tmp_path):
     """Four questions a condition with errors that are easy to average."""
-    with Store(tmp_path, ABOUT) as store:
+    with Store(tmp_path, FunctionSuite.layout, ABOUT) as store:
         for name in ("conservation/sin_cos", "conservation/tanh"):
             store.append(records(name, RAW, [0.1, 0.2, 0.3, 0.4]))
         store.append(records("conservation/sin_cos", CONSERVATION, [0.05, 0.1, 0.1, 0.15]))
@@ -38,12 +40,12 @@ def results(tmp_path):
         store.append(records("conservation/tanh/rollout", CONSERVATION, [1.0] * 4, curve=[1.0] * 144))
         for method, errors in ((RAW, [4, 4, 4, 4]), (MFC, [4, 4, 4, 5]), (CORR, [2, 4, 3, 3])):
             store.append(records("mfc/rho_1to1/0.5", method, [0.01 * value for value in errors]))
-    with Store(tmp_path) as store:
-        yield Results(store, Selection(("conservation", "mfc", "transfer"), cases=4))
+    with Store(tmp_path, FunctionSuite.layout) as store:
+        yield Results(store, FunctionSuite(("conservation", "mfc", "transfer"), cases=4))
 
 
 def row_with(results, title, *words):
-    (table,) = (t for t in tables(results) if t.title == title)
+    (table,) = (t for t in FUNCTION_REPORT.tables(results) if t.title == title)
     (row,) = (row for row in table.rows if list(words) == row[: len(words)])
     return dict(zip(table.head, row, strict=True))
 
@@ -81,7 +83,7 @@ def test_counts_transfer_and_the_last_step(results):
 
 
 def test_claims_say_how_many_conditions_reach_them(results):
-    (table,) = (t for t in tables(results) if t.title == "What is reached")
+    (table,) = (t for t in FUNCTION_REPORT.tables(results) if t.title == "What is reached")
     said = {row[0]: row[2:] for row in table.rows}
     found = said["CHOP(Conservation), single step, three fluxes: at least 32 %"]
     assert found == ["1 of 2", "-37.5 % to 60.0 %", "no"]
@@ -90,19 +92,18 @@ def test_claims_say_how_many_conditions_reach_them(results):
 
 def test_evidence_of_transfer_comes_from_the_mfc_search(tmp_path, monkeypatch):
     best = "correct(icon) | nonnegative"
-    for place in ("conditions", "results"):
-        monkeypatch.setattr(f"chop.bench.{place}.grid", lambda problem: (RAW, best))
-    with Store(tmp_path, ABOUT) as store:
+    monkeypatch.setattr("chop.bench.functions.grid_programs", lambda problem: (RAW, best))
+    with Store(tmp_path, FunctionSuite.layout, ABOUT) as store:
         store.append(records("evolution/mfc", RAW, [0.2] * 4))
         store.append(records("evolution/mfc", best, [0.1] * 4))
         for name in ("evolution/conservation", "conservation/tanh"):
             store.append(records(name, RAW, [0.2] * 4))
             store.append(records(name, best, [0.3] * 4))
         store.append(records("conservation/tanh", MFC, [0.18] * 4))
-    with Store(tmp_path) as store:
-        results = Results(store, Selection(("conservation", "mfc", "transfer"), cases=4))
+    with Store(tmp_path, FunctionSuite.layout) as store:
+        results = Results(store, FunctionSuite(("conservation", "mfc", "transfer"), cases=4))
         assert results.chosen == {"conservation": RAW, "mfc": best}
-        (table,) = (t for t in tables(results) if t.title == "What is reached")
+        (table,) = (t for t in FUNCTION_REPORT.tables(results) if t.title == "What is reached")
         said = [row[1:] for row in table.rows if row[0].startswith("CHOP(MFC) on the conservation network")]
         row = row_with(results, "Transfer: CHOP(MFC) on the conservation network, single step", "tanh u")
     assert said == [
@@ -116,38 +117,37 @@ def test_evidence_of_transfer_comes_from_the_mfc_search(tmp_path, monkeypatch):
 def test_evolved_programs_stand_beside_the_others(results):
     text = BEST_EVOLVED["conservation"]
     label = EVOLVED["conservation"][text]
-    with Store(results.store.folder, ABOUT) as store:
+    with Store(results.store.folder, FunctionSuite.layout, ABOUT) as store:
         store.append(records("conservation/sin_cos", text, [0.05] * 4))
-        more = Results(store, Selection(("conservation", "mfc", "transfer"), cases=4))
+        more = Results(store, FunctionSuite(("conservation", "mfc", "transfer"), cases=4))
         row = row_with(more, "Evolved programs: conservation", "sin u − cos u")
-        (claimed,) = (t for t in tables(more) if t.title == "What is reached")
+        (claimed,) = (t for t in FUNCTION_REPORT.tables(more) if t.title == "What is reached")
     assert row["CHOP(Conservation)"] == "0.1000 (60 %)"
     assert row[label] == "0.0500 (80 %)"
     reached = {(cells[0].split(",")[0], cells[1]): cells[2:] for cells in claimed.rows}
     assert reached["CHOP(Conservation)", "evolved"] == ["1 of 1", "80.0 % to 80.0 %", "yes"]
-    assert "Evolved" not in markdown(results, {})
+    assert "Evolved" not in markdown(FUNCTION_REPORT, results, {})
 
 
 def test_rollouts_are_chosen_by_the_last_step_and_a_lost_one_disqualifies(tmp_path, monkeypatch):
     late, lost = "icon | conserve_mean", "icon | nonnegative"
-    for place in ("conditions", "results"):
-        monkeypatch.setattr(f"chop.bench.{place}.ROLLOUT_GRID", (RAW, late, lost))
+    monkeypatch.setattr("chop.bench.functions.grid_programs", lambda problem: (RAW, late, lost))
     name = "evolution/conservation/rollout"
-    with Store(tmp_path, ABOUT) as store:
+    with Store(tmp_path, FunctionSuite.layout, ABOUT) as store:
         store.append(records(name, RAW, [0.4] * 4, curve=[0.1, 0.4]))
         store.append(records(name, late, [0.3] * 4, curve=[0.9, 0.3]))
         store.append(records(name, lost, [0.1, 0.1, 0.1, None], curve=[0.1, 0.1]))
-        results = Results(store, Selection(("conservation",), cases=4))
+        results = Results(store, FunctionSuite(("conservation",), cases=4))
     assert results.chosen == {"rollout": late}
 
 
 def test_errors_along_rollouts(results):
-    with Store(results.store.folder, ABOUT) as store:
+    with Store(results.store.folder, FunctionSuite.layout, ABOUT) as store:
         curve = [0.1 * step for step in range(1, 145)]
         for method in (RAW, FLAT):
             name = "conservation/sin_cos/rollout"
             store.append(records(name, method, [14.4] * 4, curve=curve))
-        made = Results(store, Selection(("conservation",), cases=4))
+        made = Results(store, FunctionSuite(("conservation",), cases=4))
         row = row_with(made, "Along the rollouts", "sin u − cos u", "the query's mean")
     assert [row[f"step {k}"] for k in (1, 10, 36, 72, 144)] == [
         f"{0.1 * k:.4f}" for k in (1, 10, 36, 72, 144)
@@ -155,19 +155,25 @@ def test_errors_along_rollouts(results):
 
 
 def test_the_text_is_a_function_of_the_results(results):
-    text = markdown(results, {"version": "1"})
-    assert text == markdown(results, {"version": "1"})
+    text = markdown(FUNCTION_REPORT, results, {"version": "1"})
+    assert text == markdown(FUNCTION_REPORT, results, {"version": "1"})
     assert "\\|" in text or "`icon`" not in text
     assert "nan" not in text
 
 
 def test_the_papers_numbers_are_all_there():
-    assert len(paper.MFC) == 15
-    assert len(paper.CORR) == 6
-    for table in (paper.SINGLE_STEP, paper.STEP_144, paper.TRANSFER, paper.MFC, paper.CORR):
+    assert len(paper.MEAN_FIELD_CONTROL) == 15
+    assert len(paper.COST_TO_DENSITY) == 6
+    for table in (
+        paper.SINGLE_STEP,
+        paper.STEP_144,
+        paper.TRANSFER,
+        paper.MEAN_FIELD_CONTROL,
+        paper.COST_TO_DENSITY,
+    ):
         for row in table.values():
             # Reductions were computed from more digits than are printed.
-            printed = 100 * (1 - row.chop[0] / row.raw[0])
+            printed = 100 * (1 - row.chop / row.raw)
             assert row.reduction == pytest.approx(printed, abs=0.6)
             assert row.counts is None or sum(row.counts) == 100
     assert set(paper.SINGLE_STEP) == {"sin_cos", "tanh", "buckley_leverett"}
@@ -184,28 +190,29 @@ def test_lines_carry_their_checksum():
 
 
 def test_a_damaged_line_is_measured_again_and_the_others_stay(tmp_path):
-    with Store(tmp_path, ABOUT) as store:
+    with Store(tmp_path, FunctionSuite.layout, ABOUT) as store:
         store.append(records("mfc/g_1to1/0.5", RAW, [0.1, 0.2, 0.3]))
     path = tmp_path / FILE
     lines = path.read_bytes().splitlines(keepends=True)
     lines[2] = lines[2].replace(b"0.2", b"0.9")
     path.write_bytes(b"".join(lines))
-    with Store(tmp_path, ABOUT) as store:
+    with Store(tmp_path, FunctionSuite.layout, ABOUT) as store:
         assert store.damaged == 1
-        assert not store.done("mfc/g_1to1/0.5", RAW, 0, 3)
+        entry = SuiteEntry(CONDITIONS["mfc/g_1to1/0.5"], RAW, range(3))
+        assert store.records(entry) is None
         store.append(records("mfc/g_1to1/0.5", RAW, [0.1, 0.2, 0.3]))
-        assert [r["error"] for r in store.batch("mfc/g_1to1/0.5", RAW, 0, 3)] == [0.1, 0.2, 0.3]
+        assert [r["error"] for r in store.records(entry)] == [0.1, 0.2, 0.3]
     assert path.read_bytes().startswith(b"".join(lines))
     assert path.read_bytes().count(b"\n") == len(lines) + 1
 
 
 def test_a_torn_line_is_cut_off(tmp_path):
-    with Store(tmp_path, ABOUT) as store:
+    with Store(tmp_path, FunctionSuite.layout, ABOUT) as store:
         store.append(records("mfc/g_1to1/0.5", RAW, [0.1, 0.2]))
     path = tmp_path / FILE
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])
-    with Store(tmp_path, ABOUT) as store:
+    with Store(tmp_path, FunctionSuite.layout, ABOUT) as store:
         store.append(records("mfc/g_1to1/0.5", RAW, [0.1, 0.2]))
     assert path.read_bytes() == whole
 
@@ -214,15 +221,18 @@ def test_a_folder_of_something_else_is_refused_untouched(tmp_path):
     path = tmp_path / FILE
     path.write_text("name,value\n1,2\n")
     with pytest.raises(BenchError, match="does not begin like a benchmark"):
-        Store(tmp_path, ABOUT)
+        Store(tmp_path, FunctionSuite.layout, ABOUT)
     assert path.read_text() == "name,value\n1,2\n"
     with pytest.raises(BenchError, match="holds no benchmark"):
-        Store(tmp_path / "nothing")
+        Store(tmp_path / "nothing", FunctionSuite.layout)
 
 
 def test_one_process_writes_at_a_time(tmp_path):
-    with Store(tmp_path, ABOUT), pytest.raises(BenchError, match="another process is writing"):
-        Store(tmp_path, ABOUT)
+    with (
+        Store(tmp_path, FunctionSuite.layout, ABOUT),
+        pytest.raises(BenchError, match="another process is writing"),
+    ):
+        Store(tmp_path, FunctionSuite.layout, ABOUT)
 
 
 def test_conditions_have_distinct_settings():

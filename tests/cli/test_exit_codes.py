@@ -25,6 +25,7 @@ LONG = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_sigterm_ends_a_long_command_in_order(name, tmp_path):
     arguments, sign = LONG[name]

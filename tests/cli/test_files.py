@@ -66,6 +66,7 @@ def test_a_model_of_ones_own(ask, tmp_path):
     assert np.array_equal(np.load("a.npz")["values"], np.load("q.npz")["output_values"][:, -1])
 
 
+@pytest.mark.slow
 def test_explain_tells_one_question(ask, tmp_path):
     asked = ("explain", "q.npz", "--index", "2", "--model", "conservation", "--program", "mfc")
     text = ask(*asked)

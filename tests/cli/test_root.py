@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from chop import __version__
+from chop.cli import app
+from chop.cli.exit_codes import run
 
 
 def chop(*arguments, cwd=None):
@@ -21,6 +23,7 @@ def chop(*arguments, cwd=None):
     )
 
 
+@pytest.mark.slow
 def test_demo_prints_and_draws(tmp_path):
     done = chop("demo", "--n", "6", "--steps", "3", "--out", "pictures", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -35,15 +38,23 @@ def test_version():
     assert chop("--version").stdout.strip() == __version__
 
 
-def test_operators_are_listed_and_explained():
-    assert "moving_frame" in chop("operators").stdout
-    assert "spread of the mapped prompt" in chop("operators", "rescale").stdout
+def test_operators_are_listed_and_explained(capfd):
+    assert run(app, ["operators"]) == run(app, ["operators", "rescale"]) == 0
+    told = capfd.readouterr().out
+    assert "moving_frame" in told
+    assert "spread of the mapped prompt" in told
+
+
+def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path):
+    done = chop("operators", "nope", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no operator 'nope'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("operators", "nope"), "no operator 'nope'"),
         (("demo", "--flux", "sin(v)"), "v"),
         (("demo", "--flux", "__import__('os')"), ""),
         (("demo", "--n", "many"), "valid integer"),
@@ -53,11 +64,12 @@ def test_operators_are_listed_and_explained():
         (("bench", "conservation", "--model", "nowhere.safetensors"), "no network 'nowhere.safetensors'"),
     ],
 )
-def test_mistakes_are_one_sentence_and_exit_code_2(arguments, words, tmp_path):
-    done = chop(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+def test_other_mistakes(arguments, words, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert run(app, arguments) == 2
+    told = capfd.readouterr().err
+    assert words in told
+    assert "Traceback" not in told
 
 
 def test_help_does_not_import_torch():

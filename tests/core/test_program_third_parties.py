@@ -8,7 +8,7 @@ import torch
 from sample_models import plain_arithmetic
 
 from chop import ProgramError
-from chop.core.parameters import flag, number, program, programs
+from chop.core.parameters import flag, number, subprogram, subprogram_list
 from chop.core.program import Frame, Leaf, Outcome, Program, Transform
 from chop.core.tasks import Answer
 from chop.core.text import parse
@@ -58,7 +58,7 @@ class Twice(Program):
     name: ClassVar[str] = "twice"
     kind: ClassVar[str] = "mixture"
     law: ClassVar[str] = "Two rounds."
-    base: Program = program("what is asked")
+    base: Program = subprogram("what is asked")
     again: bool = flag(True, "whether to ask again")
 
     def plan(self, prompt):
@@ -95,7 +95,7 @@ class Median(Program):
     name: ClassVar[str] = "median"
     kind: ClassVar[str] = "mixture"
     law: ClassVar[str] = "Between the smallest and the largest."
-    members: tuple[Program, ...] = programs("what is asked", at_least=3)
+    members: tuple[Program, ...] = subprogram_list("what is asked", at_least=3)
 
     def plan(self, prompt):
         outcomes = yield [Answer(member, prompt) for member in self.members]

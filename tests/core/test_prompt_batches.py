@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_parts import B, D, M, N, field, made
 
-from chop import PromptError
-from chop.core.prompt import stack
-from chop.testing import make_prompt, prompts
+import chop
+from chop import PromptError, stack
+from chop.testing import make_prompt, prompts, toy_model
 
 # Held-out prompts.
 
@@ -210,3 +210,60 @@ def test_mapped_forgets_the_origin_with_the_examples():
     assert held_out.mapped(query=held_out.query).origin is held_out.origin
     assert held_out.mapped(outputs=held_out.outputs).origin is None
     assert held_out[0].origin is None
+
+
+# Several prompts as one, and elsewhere.
+
+
+def test_stacked_prompts_are_asked_together():
+    shapes = enumerate([(), (3,), (2, 2)])
+    apart = [make_prompt(seed, batch=batch, masked=seed == 1) for seed, batch in shapes]
+    made = stack(iter(apart))
+    assert made.batch == (8,)
+    program = chop.programs["mfc"]
+    alone = [program.run(toy_model, prompt).values.reshape(-1, 12, 1) for prompt in apart]
+    torch.testing.assert_close(program.run(toy_model, made).values, torch.cat(alone))
+    assert torch.equal(made.query.mask[1:4], apart[1].query.mask)
+    assert bool(made.query.mask[0].all())
+
+
+def changed(**changes):
+    return dataclasses.replace(make_prompt(1), **changes)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (make_prompt(1, points=9), r"same shapes .* number 1 has \(5, 9, 1\)"),
+        (make_prompt(1, examples=4), r"same shapes"),
+        (make_prompt(1, dtype=torch.float32), r"same dtype.* torch\.float32"),
+        (changed(axes=(chop.Axis("x"),)), r"same axes.* x \(period 1\), number 1 has x"),
+        (changed(graph=chop.Graph([[0], [1]], 12)), r"same graph"),
+        ("prompt", r"number 1 is a str"),
+    ],
+)
+def test_prompts_that_do_not_fit_are_not_stacked(other, words):
+    with pytest.raises(PromptError, match=words):
+        stack([make_prompt(1), other])
+
+
+def test_nothing_is_not_stacked_and_equal_graphs_are():
+    with pytest.raises(PromptError, match="no prompts"):
+        stack([])
+    two = [changed(graph=chop.Graph([[0], [1]], 12)) for _ in range(2)]
+    assert stack(two).graph is two[0].graph
+
+
+def test_everything_goes_to_another_dtype_and_device():
+    prompt = make_prompt(3, dimensions=3, channels=(2, 2), masked=True)
+    moved = prompt.to(device="meta", dtype=torch.float32)
+    assert {part.device.type for part in moved.tensors()} == {"meta"}
+    assert {part.dtype for part in moved.tensors()} == {torch.float32, torch.bool}
+    assert moved.times.device.type == moved.graph.edges.device.type == "meta"
+    assert prompt.to("cpu").graph is prompt.graph
+    half = prompt.query.to(dtype=torch.float16)
+    kinds = [part.dtype for part in (half.values, half.coords, half.mask)]
+    assert kinds == [torch.float16, torch.float16, torch.bool]
+    for part in (prompt, prompt.query):
+        with pytest.raises(PromptError, match="floating point"):
+            part.to(torch.int64)

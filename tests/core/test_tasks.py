@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from chop import ProgramError
-from chop.core.tasks import Call, Record, Split, Task, schedule
+from chop.core.tasks import Call, HeldOutPrompts, Request, RunRecord, schedule
 from chop.testing import make_prompt
 
 PROMPTS = [make_prompt(i, points=4) for i in range(6)]
@@ -32,11 +32,11 @@ DONE = []
 
 
 @dataclass(frozen=True)
-class Sum(Task):
+class Sum(Request):
     """The sum of what its needs give, wave after wave."""
 
     name: str
-    waves: tuple[tuple[Task, ...], ...]
+    waves: tuple[tuple[Request, ...], ...]
 
     def steps(self):
         DONE.append(self.name)
@@ -49,8 +49,8 @@ class Sum(Task):
 
 
 @dataclass(frozen=True)
-class Ring(Task):
-    """Task i of n needs task i + 1."""
+class Ring(Request):
+    """Request i of n needs task i + 1."""
 
     i: int
     n: int
@@ -60,8 +60,8 @@ class Ring(Task):
 
 
 @dataclass(frozen=True)
-class Fails(Task):
-    after: tuple[Task, ...]
+class Fails(Request):
+    after: tuple[Request, ...]
 
     def steps(self):
         yield list(self.after)
@@ -82,7 +82,7 @@ def test_a_call_is_one_round():
     record = schedule(calls(2), answer)
     assert float(record.results[Call(PROMPTS[2])]) == 2
     assert answer.rounds == [[2]]
-    assert isinstance(record, Record)
+    assert isinstance(record, RunRecord)
     assert record.rounds == [list(calls(2))]
 
 
@@ -200,9 +200,12 @@ def test_deep_chains_do_not_exhaust_the_stack():
 
 def test_held_out_prompts_are_one_object():
     prompt = PROMPTS[0]
-    record = schedule([Split(prompt, True, 0), Split(prompt, True, 0), Split(prompt, False, 0)], Counting())
+    record = schedule(
+        [HeldOutPrompts(prompt, True, 0), HeldOutPrompts(prompt, True, 0), HeldOutPrompts(prompt, False, 0)],
+        Counting(),
+    )
     assert len(record.results) == 2
-    assert record.results[Split(prompt, True, 0)].origin.parent is prompt
+    assert record.results[HeldOutPrompts(prompt, True, 0)].origin.parent is prompt
 
 
 def test_a_call_has_no_steps_of_its_own():

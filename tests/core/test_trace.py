@@ -191,4 +191,7 @@ def test_validation_is_told_beside_the_answer():
 
 
 def test_without_a_trace_there_is_none():
-    assert parse("icon").run(toy_model, make_prompt(1), trace=False).trace is None
+    result = parse("icon").run(toy_model, make_prompt(1), trace=False)
+    assert not result.traced
+    with pytest.raises(chop.ProgramError, match="leave trace=False out"):
+        result.trace  # noqa: B018

@@ -9,10 +9,12 @@ import torch
 
 import chop
 from chop.core.errors import EvolutionError
+from chop.evolution import tasks
 from chop.evolution.identity import FIRST_FORMAT, JOURNAL_FORMAT
 from chop.evolution.journal import JOURNAL_FILE, Journal, comparable
 from chop.evolution.search import PROPOSALS, evolve
 from chop.evolution.tasks import load_task
+from chop.runs.fingerprint import of_callable
 from chop.storage.log import decode_line, encode_line
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -153,3 +155,34 @@ def test_another_version_continues_if_it_comes_to_the_same_errors(begun, tmp_pat
     (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(encode_line, worse)))
     with pytest.raises(EvolutionError, match="and this one comes to other errors"):
         evolve(TOY, BUDGET, out=tmp_path)
+
+
+# Journals that earlier versions wrote.
+
+
+@pytest.mark.parametrize(
+    ("asset", "task", "seed"),
+    [("evolution_journal_2", TOY, 0), ("evolution_journal_2_conservation", "conservation", 3)],
+)
+def test_a_journal_of_format_2_is_continued(asset, task, seed, tmp_path):
+    """What is stored is met, head and all; nothing is written anew."""
+    shutil.copy(ASSETS / f"{asset}.jsonl", tmp_path / JOURNAL_FILE)
+    before = (tmp_path / JOURNAL_FILE).read_bytes()
+    evolve(task, BUDGET, out=tmp_path, seed=seed)
+    assert (tmp_path / JOURNAL_FILE).read_bytes() == before
+
+
+def test_a_search_takes_the_decisions_it_always_took(tmp_path):
+    """The same lines in the same order, with the same names, as when the asset was written."""
+    shutil.copy(ASSETS / "evolution_journal_2.jsonl", tmp_path / JOURNAL_FILE)
+    evolve(TOY, BUDGET, out=tmp_path / "again")
+    before, after = (
+        [list(comparable(line).items()) for line in lines_of(folder)]
+        for folder in (tmp_path, tmp_path / "again")
+    )
+    assert after == before
+
+
+def test_the_metric_of_the_air_task_is_known_by_the_name_that_journals_store():
+    stored = "_air_error@:7936f12aa5788989fa8ea8668128e024f97b6146bc643eb75dda9cf6705c52a3"
+    assert of_callable(tasks._air_error) == stored

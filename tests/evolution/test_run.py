@@ -59,6 +59,7 @@ def test_every_record_says_where_it_comes_from(whole):
             assert chop.parse(record["program"]).size == record["size"]
 
 
+@pytest.mark.slow
 def test_worker_processes_make_no_difference(whole, tmp_path):
     evolve(TOY, BUDGET, out=tmp_path, executor="processes", workers=2)
     assert content(tmp_path) == content(whole.out)
@@ -113,6 +114,7 @@ KILLS = int(os.environ.get("CHOP_KILLS", "2"))
 """make validity kills thirty times."""
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_comes_to_the_same_end(whole, tmp_path):
     killed(tmp_path, 7, KILLS)
     assert content(tmp_path) == content(whole.out)

@@ -23,7 +23,7 @@ from chop.evolution.population import (
     survivors,
     updated_ratings,
 )
-from chop.evolution.space import Space, named_operators, replace_at, structure_of, subprograms
+from chop.evolution.space import Space, named_operators, nested_programs, replace_at, structure_of
 from chop.evolution.task import Limits, Task, relative_error
 from chop.evolution.tasks import load_task
 from chop.problems.case import Case
@@ -64,9 +64,9 @@ def test_parts_are_found_and_replaced():
     program = chop.parse(REFERENCES[2])
     names = [node.name for _, node in named_operators(program)]
     assert names == ["rescale", "average", "icon", "flip", "icon", "finite"]
-    for path, part in subprograms(program):
+    for path, part in nested_programs(program):
         assert replace_at(program, path, part) == program
-    places = [path for path, part in subprograms(program) if str(part) == "flip | icon"]
+    places = [path for path, part in nested_programs(program) if str(part) == "flip | icon"]
     assert "average(icon, ridge)" in str(replace_at(program, places[0], chop.parse("ridge")))
 
 

@@ -21,6 +21,7 @@ BROKEN = str(ASSETS / "broken_task.py")
 TOY = str(ASSETS / "toy_task.py")
 
 
+@pytest.mark.slow
 def test_what_hangs_grows_or_dies_is_stopped():
     texts = [
         "nearest_examples(k=2) | icon",
@@ -95,6 +96,7 @@ def test_without_ray_the_executor_says_what_to_install(monkeypatch):
         JudgePool("ray", TOY, 1, load_task(TOY).limits)
 
 
+@pytest.mark.slow
 def test_a_local_ray_cluster_gives_what_this_process_gives(tmp_path):
     pytest.importorskip("ray", reason="Ray is not installed: the ray executor was NOT tested here")
     command = [

@@ -208,6 +208,7 @@ print(json.dumps(tops))
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     """Eight times the questions (77 MB of them) in the memory of one part."""
     one = arrays(n=1, examples=2, points=2400)

@@ -408,6 +408,7 @@ def wait_for_calls(folder, asked, process):
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_killed_at_any_time_it_ends_with_the_same_bytes(folder):
     """Again and again, at random moments and with one and two workers, until a command ends by itself."""
     assert run(app, (*COMMAND[:-3], "whole.h5", *COMMAND[-2:])) == 0
@@ -430,6 +431,7 @@ def test_killed_at_any_time_it_ends_with_the_same_bytes(folder):
     assert names(folder) == ["a.h5", "asked", "model.py", "q.h5", "whole.h5"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "workers"),
     [

@@ -86,7 +86,7 @@ def test_batches_of_pairs_are_encoded_once(config: IconConfig, prompt: Prompt, m
     chop.parse("correct(icon)").run(model, prompt)
     assert sum(encoded) == pairs
     encoded.clear()
-    fresh = prompt.to(torch.float32)._each(lambda tensor, trailing: tensor.clone())
+    fresh = prompt.to(torch.float32)._each(lambda tensor: tensor.clone())
     chop.parse("select(correct(rescale | icon), icon)").run(model, fresh)
     # the bare prompt, the rescaled one, and five rescaled held-out ones with four distinct pairs each
     assert sum(encoded) == pairs * (1 + 1 + 4)

@@ -98,6 +98,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load(folder / "weights.safetensors").state_dict()
 
 
+@pytest.mark.slow
 def test_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     run_training(plan(whole, steps=40))
@@ -139,12 +140,14 @@ def test_finished_run_stays_finished_and_other_settings_are_refused(tmp_path: Pa
         plan(tmp_path, problem="weather")
 
 
+@pytest.mark.slow
 def test_two_workers(tmp_path: Path) -> None:
     run_training(plan(tmp_path, steps=4), workers=2)
     training = provenance(tmp_path / "weights.safetensors").training
     assert (training["workers"], training["operators_per_step"], training["steps"]) == (2, 4, 4)
 
 
+@pytest.mark.slow
 def test_under_torchrun(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -183,6 +186,7 @@ def test_memory_is_kept_where_there_is_glibc() -> None:
     assert keep_memory() in (True, False)
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path) -> None:
     runner = CliRunner()
     assert "conservation" in runner.invoke(train_app, ["--help"]).output

@@ -33,7 +33,13 @@ def one_thread():
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if runnable(page)], ids=lambda page: f"{page.parent.name}/{page.stem}"
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.parent.name == "tutorials"))
+        for page in PAGES
+        if runnable(page)
+    ],
+    ids=lambda page: f"{page.parent.name}/{page.stem}",
 )
 def test_a_page_runs_from_an_empty_folder(page, tmp_path, one_thread):
     runner.run(page, tmp_path)

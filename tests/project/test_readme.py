@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from chop.bench import paper
-from chop.bench.air.paper import LOWERED
-from chop.bench.conditions import COST, DENSITY, FLUXES, LENGTHS, mapping, rollout, single
+from chop.bench.functions import COST, DENSITY, FLUXES, LENGTHS, control_of, rollout_of, single_step_of
 from chop.bench.methods import BEST_EVOLVED
 from chop.bench.results import comparison
 from chop.core.programs import TEXTS
@@ -42,20 +41,23 @@ def subject(label):
     for words, flux in FLUX_NAMES.items():
         if label == f"{words}, one step":
             return Subject(
-                [single(flux)], "conservation", "conservation", [paper.SINGLE_STEP[flux].reduction]
+                [single_step_of(flux)], "conservation", "conservation", [paper.SINGLE_STEP[flux].reduction]
             )
         if label == f"{words}, step 144":
-            return Subject([rollout(flux)], "conservation", "rollout", [paper.STEP_144[flux].reduction])
+            return Subject([rollout_of(flux)], "conservation", "rollout", [paper.STEP_144[flux].reduction])
     if label.startswith("density → density"):
         return Subject(
-            [mapping(*key) for key in MFC], "mfc", "mfc", [paper.MFC[key].reduction for key in MFC]
+            [control_of(*key) for key in MFC],
+            "mfc",
+            "mfc",
+            [paper.MEAN_FIELD_CONTROL[key].reduction for key in MFC],
         )
     if label.startswith("cost → density"):
-        reductions = [paper.CORR[key].reduction for key in CORR]
-        return Subject([mapping(*key) for key in CORR], "corr", "mfc", reductions)
+        reductions = [paper.COST_TO_DENSITY[key].reduction for key in CORR]
+        return Subject([control_of(*key) for key in CORR], "corr", "mfc", reductions)
     if label.startswith("CHOP(MFC) on the conservation network"):
         reductions = [row.reduction for row in paper.TRANSFER.values()]
-        return Subject([single(flux) for flux in FLUXES], "mfc", "mfc", reductions)
+        return Subject([single_step_of(flux) for flux in FLUXES], "mfc", "mfc", reductions)
     raise AssertionError(f"README has a row {label!r} that this test cannot check: teach it")
 
 
@@ -203,7 +205,7 @@ def test_air_quality():
     for count in re.findall(r"(\d+) of 88", README):
         assert int(count) in lowered().values(), f"README says {count} of 88; found are {lowered()}"
     for count in re.findall(r"the paper's (\d+)\b", README):
-        assert int(count) == LOWERED
+        assert int(count) == paper.LOWERED
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """One fingerprint: values that stand in journals and stores, what tells prompts apart, and callables."""
 
 import functools
+import json
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 import chop
-from chop.bench.work import fingerprint as of_weights
+from chop.bench.suite import fingerprint_of_weights as of_weights
 from chop.evolution.identity import task_parts
 from chop.evolution.space import Space
 from chop.evolution.task import relative_error
@@ -113,30 +114,39 @@ found = [
 COUNT = 9
 
 
-def fingerprints(folder, text, name="mine.py"):
-    """In a process of its own, with another order of sets each time."""
+def fingerprints(folder, *texts, name="mine"):
+    """Of each text as a file, in a process of its own: another order of sets each time."""
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text(text)
+    files = [folder / f"{name}_{number}.py" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
     code = (
-        "import sys; from chop.core import user_code; from chop.core.errors import ModelError\n"
+        "import json, sys; from chop.core import user_code; from chop.core.errors import ModelError\n"
         "from chop.runs.fingerprint import of_callable\n"
-        "print('\\n'.join(map(of_callable, user_code.load_file(sys.argv[1], ModelError).found)))"
+        "modules = [user_code.load_file(file, ModelError) for file in sys.argv[1:]]\n"
+        "print(json.dumps([list(map(of_callable, module.found)) for module in modules]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder / name)], capture_output=True, text=True, check=True
-    )
-    return done.stdout.splitlines()
+    done = subprocess.run([sys.executable, "-c", code, *files], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    return fingerprints(tmp_path_factory.mktemp("code") / "here", FILE)
+    (found,) = fingerprints(tmp_path_factory.mktemp("code") / "here", FILE)
+    return found
+
+
+@pytest.fixture(scope="module")
+def after(tmp_path_factory):
+    """The fingerprints after each of the changes."""
+    texts = [FILE.replace(old, new, 1) for old, new, _ in CHANGES.values()]
+    return dict(zip(CHANGES, fingerprints(tmp_path_factory.mktemp("changed"), *texts), strict=True))
 
 
 def test_callables_are_the_same_in_every_process_and_place(first, tmp_path):
     assert len(set(first)) == COUNT
     moved = "# a comment above\n\n\n" + FILE
-    assert fingerprints(tmp_path / "elsewhere", moved, "other_name.py") == first
+    assert fingerprints(tmp_path / "elsewhere", moved, name="other_name") == [first]
 
 
 CHANGES = {
@@ -154,11 +164,10 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_seen_by_those_it_concerns(first, tmp_path, change):
-    old, new, concerned = CHANGES[change]
+def test_a_change_is_seen_by_those_it_concerns(first, after, change):
+    old, _, concerned = CHANGES[change]
     assert old in FILE
-    found = fingerprints(tmp_path, FILE.replace(old, new, 1))
-    assert {i for i in range(COUNT) if found[i] != first[i]} == concerned
+    assert {i for i in range(COUNT) if after[change][i] != first[i]} == concerned
 
 
 def test_what_is_installed_is_known_by_its_name():

@@ -104,6 +104,7 @@ def test_what_the_work_raises_is_raised_here(shared):
     assert list(shared.run([2])) == [(2, [])], "and the pool lives on"
 
 
+@pytest.mark.slow
 def test_a_job_that_takes_its_worker_down_is_tried_once_more_and_then_lost(shared):
     elsewhere(shared)
     found = list(shared.run([1, "die once", "die", 2]))
@@ -157,6 +158,7 @@ def test_outcomes_are_put_in_order():
     assert list(in_order([(2, "c"), (0, "a"), (3, "d"), (1, "b")])) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.slow
 def test_answers_are_the_same_bytes_whoever_gives_them(shared, tmp_path):
     content = arrays(n=60, points=20)
     content["query_values"][33, 2] = np.inf
@@ -170,6 +172,7 @@ def test_answers_are_the_same_bytes_whoever_gives_them(shared, tmp_path):
     assert together.read_bytes() == alone.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_question_that_takes_its_worker_down_is_found_and_marked(tmp_path):
     content = arrays(n=12)
     questions = write_npz(tmp_path / "q.npz", content)

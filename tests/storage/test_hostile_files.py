@@ -39,6 +39,7 @@ def read_all(kind, folder):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_result_or_one_sentence(kind, tmp_path):
     found = read_all(kind, tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from chop.core.errors import ChopError
 from chop.storage.log import AppendLog, OwnsLog, encode_line
-from chop.storage.schema import integer
+from chop.storage.schema import safe_int
 
 HOLD = (
     "import sys, time; from pathlib import Path\n"
@@ -99,7 +99,7 @@ class Owner(OwnsLog):
     def __init__(self, folder, head=None, schema=None):
         with self._opened(folder / "a.jsonl", ChopError, "numbers", head) as log:
             self.head = log.contents[0]
-            self.found = dict(log.records(lambda _: ("number", schema or {"a": integer}), after=1))
+            self.found = dict(log.records(lambda _: ("number", schema or {"a": safe_int}), after=1))
             self.damaged = log.damaged
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chop.bench.air.store import Store as AirStore
+from chop.bench.air import AirSuite
+from chop.bench.functions import FunctionSuite
 from chop.bench.store import Store
 from chop.core.errors import BenchError, EvolutionError
 from chop.evolution.journal import JOURNAL_FILE, Journal, stored_verdict
@@ -155,28 +156,30 @@ AIR = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "good"), [(Store, BENCH), (AirStore, AIR)], ids=["bench", "air"])
-def test_every_value_of_a_benchmark_may_be_odd(kind, good, tmp_path):
+@pytest.mark.parametrize(
+    ("layout", "good"), [(FunctionSuite.layout, BENCH), (AirSuite.layout, AIR)], ids=["bench", "air"]
+)
+def test_every_value_of_a_benchmark_may_be_odd(layout, good, tmp_path):
     path = tmp_path / "cases.jsonl"
     path.write_bytes(b"".join(map(encode_line, good)))
-    assert kind(tmp_path).damaged == 0
+    assert Store(tmp_path, layout).damaged == 0
     for number, record in enumerate(good):
         for name in record:
             for value in ODD:
                 odd = [*good[:number], {**record, name: value}, *good[number + 1 :]]
                 path.write_bytes(b"".join(map(encode_line, odd)))
-                words = said(BenchError, lambda: kind(tmp_path))
+                words = said(BenchError, lambda: Store(tmp_path, layout))
                 assert words is None or "use another folder" in words or "of format" in words
     path.write_bytes(b"".join(map(encode_line, good[:1])) + raw(DEEP) + raw("[]"))
     with pytest.raises(BenchError, match=r"cases\.jsonl, line 3 is no result: it has no object"):
-        kind(tmp_path)
+        Store(tmp_path, layout)
 
 
 def test_a_case_outside_its_batch_or_with_another_curve_is_said(tmp_path):
     for odd in ({**CASE, "index": 2, "curve": [1.0, 1.0]}, {**CASE, "index": 1, "curve": [1.0]}):
         (tmp_path / "cases.jsonl").write_bytes(b"".join(map(encode_line, [*BENCH[:3], odd])))
         with pytest.raises(BenchError, match="line 4 is no result: it does not fit the others"):
-            Store(tmp_path)
+            Store(tmp_path, FunctionSuite.layout)
 
 
 plain = st.recursive(

@@ -1,8 +1,8 @@
 """Files that a stranger may have made: good ones of every kind, damaged by chance or changed on purpose.
 
-``python tests/support/hostile_files.py KIND FIRST LAST SEED FOLDER`` reads files FIRST to LAST - 1 of a kind
-under a limit of address space and time, and writes one line for each into FOLDER: what came of it. Every file
-is a function of its kind, its number and the seed.
+``python tests/support/hostile_files.py KIND FIRST LAST SEED FOLDER`` reads the files FIRST to LAST - 1 of a
+kind under a limit of address space and time, and writes one line for each into FOLDER: what came of it. Every
+file is a function of its kind, its number and the seed.
 """
 
 import contextlib
@@ -152,7 +152,7 @@ def weights_seeds(folder):
 
 
 def journal_seeds(folder):
-    from chop.bench.air.conditions import POLLUTANTS
+    from chop.problems.air import POLLUTANTS
 
     asset = Path(__file__).parents[1] / "assets" / "evolution_journal_1.jsonl"
     (folder / "journal.jsonl").write_bytes(b"".join(asset.read_bytes().splitlines(keepends=True)[:20]))
@@ -228,15 +228,19 @@ def read_weights(path, number):
 
 
 def read_journal(path, number):
-    from chop.bench.air.store import Store as AirStore
+    from chop.bench.air import AirSuite
+    from chop.bench.functions import FunctionSuite
     from chop.bench.store import Store
     from chop.evolution.journal import Journal
 
     folder = path.parent / f"{path.stem}_{number}"
     folder.mkdir()
     try:
-        for name, opened in (("journal", lambda: Journal(folder, None)), ("cases", lambda: Store(folder)),
-                             ("air", lambda: AirStore(folder))):  # fmt: skip
+        for name, opened in (
+            ("journal", lambda: Journal(folder, None)),
+            ("cases", lambda: Store(folder, FunctionSuite.layout)),
+            ("air", lambda: Store(folder, AirSuite.layout)),
+        ):
             if path.stem == name:
                 shutil.copy(path, folder / ("journal.jsonl" if name == "journal" else "cases.jsonl"))
                 opened().close()

@@ -1,4 +1,4 @@
-"""Figures of errors: boxes with means and percentages, rollouts with bands, what each operator carries.
+"""How figures of a benchmark look: colours, boxes of errors, legends.
 
 Colours are those of Okabe and Ito; every method also has its own hatch, dash or marker, so that the figures
 survive printing in grey and colour blindness.
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from chop.bench.conditions import COST, DENSITY, FLUXES, LENGTHS, mapping, rollout, single
-from chop.bench.methods import ABLATED, BEST_EVOLVED, CONSERVATION, CORR, FLAT, MFC, RAW, label_of
-from chop.bench.results import Results
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK = "#222222"
+GRID = "#dddddd"
+FIELD_MAP, ERROR_MAP = "viridis", "inferno"
+BOXES = "mean (line: median, box: quartiles, whiskers: 1.5 × their range)"
 
 
 @dataclass(frozen=True)
@@ -30,51 +30,11 @@ class Look:
     color: str
     hatch: str = ""
     dash: Any = "-"
+    marker: str = ""
 
 
-RAW_LOOK = Look("Raw ICON", "#d55e00", "", "--")
-PROGRAM_LOOK = Look("CHOP", "#0072b2", "////", "-")
-BEST_LOOK = Look("best of the grid", "#009e73", "....", "-.")
-EVOLVED_LOOK = Look("evolved", "#cc79a7", "xxxx", (0, (4, 1, 1, 1, 1, 1)))
-FLAT_LOOK = Look("the query's mean, no network", "#666666", "", ":")
-WORST_SHOWN = -150
-"""Reductions (percent) below this are told in words: they would squeeze all others together."""
-
-
-def figures(results: Results) -> dict[str, Figure]:
-    """Every figure for which there are results, by the name of its file."""
-    chosen = results.chosen
-    made: dict[str, Figure | None] = {
-        "conservation_boxes": _boxes(
-            results,
-            [("", [(label, single(flux)) for flux, label in FLUXES.items()])],
-            _methods(results, CONSERVATION, chosen.get("conservation"), BEST_EVOLVED.get("conservation")),
-            "One step of conservation laws outside the training family",
-        ),
-        "rollout": _rollouts(results),
-        "mfc_boxes": _boxes(
-            results,
-            [(_family(f), [(f"ℓ = {ell:g}", mapping(f, ell)) for ell in LENGTHS]) for f in (*DENSITY, *COST)],
-            _methods(results, MFC, chosen.get("mfc"), BEST_EVOLVED.get("mfc")),
-            "Mean-field control at shorter length scales",
-        ),
-        "corr_boxes": _boxes(
-            results,
-            [(_family(f), [(f"ℓ = {ell:g}", mapping(f, ell)) for ell in LENGTHS]) for f in COST],
-            _methods(results, CORR),
-            "Cost to density: the residual correction alone",
-        ),
-        "transfer_boxes": _boxes(
-            results,
-            [("", [(label, single(flux)) for flux, label in FLUXES.items()])],
-            _methods(results, MFC),
-            "CHOP(MFC) transferred to the conservation network",
-        )
-        if "transfer" in results.selection.suites
-        else None,
-        "ablation": _ablation(results),
-    }
-    return {name: figure for name, figure in made.items() if figure is not None}
+RAW_LOOK = Look("Raw ICON", "#d55e00", "", "--", "o")
+PROGRAM_LOOK = Look("CHOP", "#0072b2", "////", "-", "s")
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -84,205 +44,61 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), facecolor="white", layout="constrained")
 
 
-def _family(name: str) -> str:
-    kind, _, shape = name.partition("_")
-    return f"{'cost g' if kind == 'g' else 'density ρ(0)'} hidden, {shape.replace('to', ' → ')}"
+def draw_box(
+    ax: Any, errors: NDArray[np.float64], x: float, width: float, look: Look,
+    mean: float = 4.5, median: float = 1.4,
+) -> None:  # fmt: skip
+    """Quartiles, whiskers, and marks for the mean and the median of errors that are all finite."""
+    made = ax.boxplot(
+        [errors], positions=[x], widths=width, whis=1.5, showfliers=False, patch_artist=True, showmeans=True,
+        meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "markersize": mean},
+        medianprops={"color": INK, "linewidth": median},
+    )  # fmt: skip
+    made["boxes"][0].set(facecolor=look.color, alpha=0.75, hatch=look.hatch, edgecolor=INK, linewidth=0.8)
 
 
-def _methods(
-    results: Results, program: str, best: str | None = None, evolved: str | None = None
-) -> list[tuple[str, Look]]:
-    look = Look(label_of(program), PROGRAM_LOOK.color, PROGRAM_LOOK.hatch, PROGRAM_LOOK.dash)
-    found = {RAW: RAW_LOOK, program: look}
-    for method, drawn in ((best, BEST_LOOK), (evolved, EVOLVED_LOOK)):
-        if method is not None and any(other == method for _, other in results.entries):
-            found.setdefault(method, drawn)
-    return list(found.items())
+def write_change(ax: Any, x: float, reduction: float, digits: int, color: str, rotation: float = 0) -> None:
+    """By how much a mean changes, at the top of an axis."""
+    smallest = 0.5 * 10.0**-digits
+    arrow = "" if abs(reduction) < smallest else "↓" if reduction > 0 else "↑"
+    ax.text(
+        x, 0.985, f"{arrow}{abs(reduction):.{digits}f} %", transform=ax.get_xaxis_transform(), ha="center",
+        va="top", fontsize=7.5, color=color, weight="bold", rotation=rotation,
+    )  # fmt: skip
 
 
-_Panels = Sequence[tuple[str, Sequence[tuple[str, str]]]]
+def label_axis(ax: Any, ticks: Sequence[object], title: str, below: str) -> None:
+    """Places along the axis, evenly spaced."""
+    ax.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
+    ax.set_xlim(-0.6, len(ticks) - 0.4)
+    ax.set_title(title, fontsize=9, color=INK)
+    ax.set_xlabel(below, fontsize=8)
+    ax.grid(axis="y", which="major", color=GRID, linewidth=0.6)
+    ax.set_axisbelow(True)
 
 
-def _boxes(
-    results: Results, panels: _Panels, methods: Sequence[tuple[str, Look]], title: str
-) -> Figure | None:
-    """Panels of grouped boxes; percentages are the change of the mean against the bare model."""
-    shown = [
-        (name, [(label, condition) for label, condition in groups if _has(results, condition, methods)])
-        for name, groups in panels
-    ]
-    shown = [(name, groups) for name, groups in shown if groups]
-    if not shown:
-        return None
-    widths = [len(groups) for _, groups in shown]
-    width = max(8.0, 0.62 * len(methods) * sum(widths) + 0.5 * len(shown) + 1.0)
-    figure = new_figure(min(width, 16.0), 4.4)
-    axes: Any = figure.subplots(1, len(shown), sharey=True, squeeze=False, width_ratios=widths)[0]
-    for ax, (name, groups) in zip(axes, shown, strict=True):
-        counts = set()
-        for place, (_, condition) in enumerate(groups):
-            counts |= _group(ax, results, condition, methods, place)
-        ax.set_yscale("log")
-        ax.set_xticks(range(len(groups)), [label for label, _ in groups])
-        ax.set_title(name, fontsize=9, color=INK)
-        ax.set_xlabel(f"n = {', '.join(map(str, sorted(counts)))} each", fontsize=8)
-        ax.grid(axis="y", which="major", color="#dddddd", linewidth=0.6)
-        ax.set_axisbelow(True)
-        ax.set_xlim(-0.6, len(groups) - 0.4)
-    low, high = axes[0].get_ylim()
-    axes[0].set_ylim(low, high * (high / low) ** (0.2 if len(methods) > 2 else 0.1))
-    axes[0].set_ylabel("relative L² error (no unit)")
-    _legend(figure, [look for _, look in methods], title)
-    return figure
-
-
-def _has(results: Results, condition: str, methods: Sequence[tuple[str, Look]]) -> bool:
-    return all(results.errors(condition, method) is not None for method, _ in methods[:2])
-
-
-def _group(
-    ax: Any, results: Results, condition: str, methods: Sequence[tuple[str, Look]], place: int
-) -> set[int]:
-    """The boxes of one condition; returns how many questions there were."""
-    step = 0.8 / len(methods)
-    counts = set()
-    for i, (method, look) in enumerate(methods):
-        errors = results.errors(condition, method)
-        if errors is None or not np.isfinite(errors).any():
-            continue
-        finite = errors[np.isfinite(errors)]
-        x = place + (i - (len(methods) - 1) / 2) * step
-        drawn = ax.boxplot(
-            [finite], positions=[x], widths=0.82 * step, whis=1.5, showfliers=False, patch_artist=True,
-            showmeans=True,
-            meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "markersize": 4.5},
-            medianprops={"color": INK, "linewidth": 1.4},
-        )  # fmt: skip
-        drawn["boxes"][0].set(
-            facecolor=look.color, alpha=0.75, hatch=look.hatch, edgecolor=INK, linewidth=0.8
-        )
-        against = results.compare(condition, method)
-        if method != RAW and against is not None and against.paired is not None:
-            change = -against.paired.reduction
-            arrow = "" if abs(change) < 0.5 else "↓" if change < 0 else "↑"
-            words = f"{arrow}{abs(change):.0f} %"
-            ax.text(
-                x, 0.985, words, transform=ax.get_xaxis_transform(), ha="center", va="top", fontsize=7.5,
-                color=look.color, weight="bold", rotation=90 if len(methods) > 2 else 0,
-            )  # fmt: skip
-        counts.add(len(errors))
-    return counts
-
-
-def _legend(figure: Figure, looks: Sequence[Look], title: str, lines: bool = False) -> None:
+def legend(figure: Figure, looks: Sequence[Look], boxes: str = "") -> None:
+    """Below the figure: lines, or boxes and what their marks are."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles: list[Any] = [
-        Line2D([], [], color=look.color, linestyle=look.dash, linewidth=2)
-        if lines
-        else Patch(facecolor=look.color, alpha=0.75, hatch=look.hatch, edgecolor=INK)
+        Patch(facecolor=look.color, alpha=0.75, hatch=look.hatch, edgecolor=INK)
+        if boxes
+        else Line2D([], [], color=look.color, linestyle=look.dash, linewidth=2)
         for look in looks
     ]
     labels = [look.label for look in looks]
-    if not lines:
+    if boxes:
         mark: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK}
         handles.append(Line2D([], [], linestyle="", **mark))
-        labels.append("mean (line: median, box: quartiles, whiskers: 1.5 × their range)")
-    figure.suptitle(title, fontsize=11, color=INK)
-    columns = len(handles) if lines or figure.get_figwidth() > 12 else 2  # a narrow figure would cut a row
+        labels.append(boxes)
+    narrow = boxes and figure.get_figwidth() <= 12  # it would cut a row
+    columns = 2 if narrow else len(handles)
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
 
-def _rollouts(results: Results) -> Figure | None:
-    """Median error of every step with the quartiles as a band, one panel a flux."""
-    fluxes = [flux for flux in FLUXES if results.curve(rollout(flux), CONSERVATION) is not None]
-    if not fluxes:
-        return None
-    methods = _methods(results, CONSERVATION, results.chosen.get("rollout"), BEST_EVOLVED.get("conservation"))
-    if results.curve(rollout(fluxes[0]), FLAT) is not None:
-        methods.append((FLAT, FLAT_LOOK))
-    figure = new_figure(4.3 * len(fluxes) + 0.6, 3.9)
-    axes: Any = figure.subplots(1, len(fluxes), sharey=True, squeeze=False)[0]
-    for ax, flux in zip(axes, fluxes, strict=True):
-        said: list[str] = []
-        counts: dict[int, str] = {}
-        for method, look in methods:
-            curve = results.curve(rollout(flux), method)
-            if curve is None:
-                continue
-            steps = np.arange(1, curve.shape[1] + 1)
-            low, half, high = (_quantile(curve, q) for q in (0.25, 0.5, 0.75))
-            ax.plot(steps, half, color=look.color, linestyle=look.dash, linewidth=1.8)
-            if method != FLAT:
-                ax.fill_between(steps, low, high, color=look.color, alpha=0.18, linewidth=0)
-            counts[len(curve)] = look.label
-            lost = int((~np.isfinite(curve[:, -1])).sum())
-            said += [f"{look.label}: {lost} not finite"] * (lost > 0)
-        ax.set_yscale("log")
-        ax.set_title(f"f(u) = {FLUXES[flux]}", fontsize=10, color=INK)
-        n = ", ".join(
-            str(count) if i == 0 else f"{count} ({counts[count]})" for i, count in enumerate(counts)
-        )
-        ax.set_xlabel(f"rollout step (Δt = 0.1), n = {n}", fontsize=9)
-        ax.grid(color="#dddddd", linewidth=0.6)
-        if said:
-            ax.text(0.02, 0.02, "\n".join(said), transform=ax.transAxes, fontsize=7.5, va="bottom")
-    axes[0].set_ylabel("relative L² error (no unit)")
-    words = "Rollouts: median error and interquartile range at every step"
-    _legend(figure, [look for _, look in methods], words, lines=True)
-    return figure
-
-
-def _quantile(curve: Any, q: float) -> Any:
-    """Of each step, answers that are not finite counted as the worst."""
-    worst = np.where(np.isfinite(curve), curve, np.inf)
-    with np.errstate(invalid="ignore"):
-        return np.quantile(worst, q, axis=0, method="nearest")
-
-
-def _ablation(results: Results) -> Figure | None:
-    """Reduction of the mean error with each operator removed, one row a variant, one mark a condition."""
-    panels = []
-    for program, table in ABLATED.items():
-        names = [single(flux) for flux in FLUXES] if program == CONSERVATION else []
-        if program == MFC:
-            names = [mapping(family, ell) for family in (*DENSITY, *COST) for ell in LENGTHS]
-        variants = {program: f"{label_of(program)}, complete", **table}
-        values = {
-            label: [
-                against.paired.reduction
-                for name in names
-                if (against := results.compare(name, method)) is not None and against.paired is not None
-            ]
-            for method, label in variants.items()
-        }
-        if sum(bool(found) for found in values.values()) > 1:
-            panels.append((label_of(program), {k: v for k, v in values.items() if v}))
-    if not panels:
-        return None
-    figure = new_figure(max(8.0, 6.8 * len(panels)), 3.8)
-    axes: Any = figure.subplots(1, len(panels), squeeze=False)[0]
-    for ax, (name, values) in zip(axes, panels, strict=True):
-        for row, found in enumerate(values.values()):
-            color = PROGRAM_LOOK.color if row == 0 else "#56606b"
-            shown = [value for value in found if value >= WORST_SHOWN]
-            ax.plot(shown, [row] * len(shown), "o", color=color, markersize=5, alpha=0.6)
-            if np.mean(found) >= WORST_SHOWN:
-                ax.plot([np.mean(found)], [row], "|", color=INK, markersize=16, markeredgewidth=2)
-            if len(shown) < len(found):
-                words = f"◂ {len(found) - len(shown)} more, down to {min(found):.0f} %"
-                ax.text(
-                    0.01, row - 0.22, words, fontsize=7.5, color=color, transform=ax.get_yaxis_transform()
-                )
-        ax.axvline(0, color=INK, linewidth=0.8)
-        ax.set_yticks(range(len(values)), list(values))
-        ax.invert_yaxis()
-        ax.set_xlabel("reduction of the mean error (%); mark: a condition, bar: their mean", fontsize=9)
-        ax.set_title(name, fontsize=10, color=INK)
-        ax.grid(axis="x", color="#dddddd", linewidth=0.6)
-    figure.suptitle("What carries the gain: each operator removed in turn", fontsize=11, color=INK)
-    return figure
-
-
-__all__ = ["BEST_LOOK", "INK", "PROGRAM_LOOK", "RAW_LOOK", "Look", "figures", "new_figure"]
+__all__ = [
+    "BOXES", "ERROR_MAP", "FIELD_MAP", "GRID", "INK", "PROGRAM_LOOK", "RAW_LOOK", "Look", "draw_box",
+    "label_axis", "legend", "new_figure", "write_change",
+]  # fmt: skip

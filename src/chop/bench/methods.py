@@ -1,9 +1,11 @@
 """The methods as data: the paper's programs, what remains of them without one operator, baselines, a grid.
 
-A method is program text, or ``@name`` for a baseline that no program expresses (see `baselines`).
+A method is program text, or ``@name`` for a baseline that no program expresses.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from chop.core.programs import FOUND, TEXTS, best_found
 
@@ -49,7 +51,15 @@ BASELINES: dict[str, dict[str, str]] = {
     "mfc": {"normalize(separate=True) | icon": "VICON normalisation", **_EVERYWHERE},
 }  # fmt: skip
 
+EVOLVED: dict[str, dict[str, str]] = {
+    problem: {found.text: f"evolved, seed {found.seed}" for found in FOUND if found.task == problem}
+    for problem in ("conservation", "mfc")
+}
+"""What `chop evolve` found on each problem's evolution set, by the seed of the run."""
+BEST_EVOLVED = {problem: best_found(problem).text for problem in EVOLVED}
+
 LABELS = {
+    **{text: label for table in (*EVOLVED.values(), *BASELINES.values()) for text, label in table.items()},
     RAW: "Raw ICON",
     CONSERVATION: "CHOP(Conservation)",
     MFC: "CHOP(MFC)",
@@ -58,12 +68,19 @@ LABELS = {
     **{method: f"fine-tuning, rate {float(method[10:-1]):g}" for method in FINE_TUNING},
 }
 
-EVOLVED: dict[str, dict[str, str]] = {
-    problem: {found.text: f"evolved, seed {found.seed}" for found in FOUND if found.task == problem}
-    for problem in ("conservation", "mfc")
+AIR = TEXTS["air"]
+PERSISTENCE = "last_frame"
+YESTERDAY = "@yesterday"
+AIR_LABELS = {
+    AIR: "CHOP(Air)",
+    RAW: "Raw ICON",
+    PERSISTENCE: "persistence",
+    YESTERDAY: "same hour yesterday",
+    "mean_output": "mean of the examples",
+    "nearest_output": "nearest example",
 }
-"""What `chop evolve` found on each problem's evolution set, by the seed of the run."""
-BEST_EVOLVED = {problem: best_found(problem).text for problem, runs in EVOLVED.items() if runs}
+AIR_METHODS = tuple(AIR_LABELS)
+"""In this order: what CHOP(Air) asks the network answers Raw ICON too."""
 
 _SPECTRAL = 'moving_frame(shift="spectral")'
 _MIRRORS = "average(icon, flip | icon, reflect | icon, flip | reflect | icon)"
@@ -73,10 +90,12 @@ def _scaled(target: str, base: str = "icon") -> str:
     return f'rescale(center="mean", target={target}) | {base}'
 
 
-def grid(problem: str) -> tuple[str, ...]:
+def grid_programs(problem: str) -> tuple[str, ...]:
     """Programs among which the evolution set chooses; all ask the network, the paper's are among them."""
-    if problem == "mfc":
-        return _mfc_grid()
+    return {"conservation": _conservation_grid, "mfc": _mfc_grid, "rollout": _rollout_grid}[problem]()
+
+
+def _conservation_grid() -> tuple[str, ...]:
     found = [RAW, CONSERVATION, MFC]
     for frame in ("", "moving_frame | ", f"{_SPECTRAL} | "):
         for scaled in ("icon", *map(_scaled, ("0.4", "0.55", "0.7", "0.85", "1.0"))):
@@ -144,6 +163,11 @@ def _mfc_grid() -> tuple[str, ...]:
 
 
 def _rollout_grid() -> tuple[str, ...]:
+    """Programs of 1 to 4 evaluations a step, among which long rollouts choose.
+
+    Mixtures with the query or its mean are left out on purpose: at the last step, where phases are lost, they
+    win by forgetting, and are no forecast before it.
+    """
     twice = "average(icon, reflect | icon)"
     rougher = [
         "icon",
@@ -173,23 +197,13 @@ def _rollout_grid() -> tuple[str, ...]:
     return (*found, *(f"{text} | bound_variation | conserve_mean" for text in bounded))
 
 
-ROLLOUT_GRID = _rollout_grid()
-"""Programs of 1 to 4 evaluations a step, among which long rollouts on the evolution set choose.
-
-Mixtures with the query or its mean are left out on purpose: at the last step, where phases are lost, they
-win by forgetting, and are no forecast before it.
-"""
-
-
-def label_of(method: str) -> str:
-    """A short name for tables and legends."""
-    for table in (LABELS, *BASELINES.values(), *EVOLVED.values()):
-        if method in table:
-            return table[method]
-    return method
+def label_of(method: str, labels: Mapping[str, str] = LABELS) -> str:
+    """A short name for tables and legends; a program without one is its text."""
+    return labels.get(method, method)
 
 
 __all__ = [
-    "ABLATED", "ABLATIONS", "BAGGING", "BASELINES", "BEST_EVOLVED", "CONSERVATION", "CORR", "EVOLVED",
-    "FINE_TUNING", "FINE_TUNING_STEPS", "FLAT", "LABELS", "MFC", "RAW", "ROLLOUT_GRID", "grid", "label_of",
+    "ABLATED", "ABLATIONS", "AIR", "AIR_LABELS", "AIR_METHODS", "BAGGING", "BASELINES", "BEST_EVOLVED",
+    "CONSERVATION", "CORR", "EVOLVED", "FINE_TUNING", "FINE_TUNING_STEPS", "FLAT", "LABELS", "MFC",
+    "PERSISTENCE", "RAW", "YESTERDAY", "grid_programs", "label_of",
 ]  # fmt: skip

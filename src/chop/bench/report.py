@@ -2,93 +2,111 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import platform
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chop.bench.conditions import FLUXES, rollout
-from chop.bench.details import times
-from chop.bench.figures import figures
-from chop.bench.methods import label_of
-from chop.bench.page import figures_part, page, png, put, table_part
-from chop.bench.results import Results, as_json
+from chop.bench.results import Results
 from chop.bench.runner import Run
-from chop.bench.scenes import scenes
 from chop.bench.store import Store
-from chop.bench.tables import MAIN_TITLES, markdown, tables
-from chop.bench.work import Setting
+from chop.bench.suite import Setting, SuiteEntry
+from chop.bench.tables import Table
+from chop.core.errors import BenchError
+from chop.pictures.html import (
+    document,
+    facts_list,
+    html_table,
+    scroll_region,
+    section,
+    table_row,
+    wide_figure,
+)
+from chop.pictures.rendering import figure_bytes
+from chop.storage.atomic import write_bytes
+from chop.storage.schema import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_CAPTIONS = {
-    "conservation_boxes": "Single-step errors of the three fluxes; percentages are changes of the mean.",
-    "rollout": "Median error along the rollout; the band spans the quartiles.",
-    "rollout_fields": "Space–time fields of one typical rollout of each flux.",
-    "mfc_boxes": "Mean-field control, fifteen conditions.",
-    "corr_boxes": "The residual correction alone where the input is a cost.",
-    "transfer_boxes": "CHOP(MFC), unchanged, around the conservation network.",
-    "ablation": "What is left of the reduction when an operator is removed.",
-    "mfc_peaks": "Density peaks that the bare network smooths.",
-    "mfc_g_1to2": "Space–time densities from ρ(0,x), with absolute errors.",
-    "mfc_g_2to2": "Space–time densities from early densities, with absolute errors.",
-    "mfc_rho_1to2": "Space–time densities from costs, with absolute errors.",
-    "trace_conservation": "What CHOP(Conservation) does to one question, stage by stage.",
-    "trace_mfc": "What CHOP(MFC) does to one question, stage by stage.",
-}
+RESOLUTION = 140
 
 
-def write(bench: Run) -> list[Path]:
+@dataclass(frozen=True)
+class Report:
+    """What is special in the report of a suite."""
+
+    title: str
+    """Of ``table.md``."""
+    heading: str
+    """Of the page."""
+    intro: str
+    """What the numbers are."""
+    facts: Callable[[Results], dict[str, str]]
+    """What the numbers belong to; the same for the same results."""
+    tables: Callable[[Results], list[Table]]
+    """Everything that was measured, main results first; tables without rows are left out."""
+    is_main: Callable[[Table], bool]
+    """Whether a table stands before the figures."""
+    times: Callable[[Results], Table]
+    """What differs from run to run, so it is kept out of ``table.md``."""
+    columns: Callable[[SuiteEntry, list[Record]], Record]
+    """What ``results.json`` holds of an entry."""
+    chosen: Callable[[Results], Record]
+    """What else it holds."""
+    figures: Callable[[Results, Setting | None], dict[str, Figure]]
+    """By the names of their files; those that need the ``setting`` that was measured only if it is given."""
+    captions: Mapping[str, str]
+    """Of the figures, in their order."""
+    files: Callable[[Results], dict[str, str]] = lambda results: {}
+    """Further files."""
+
+
+def write_results(bench: Run, setting: Setting | None) -> list[Path]:
     """All files of a finished or half-finished benchmark; those that need what is missing are left out."""
     import torch
 
     torch.set_num_threads(1)  # as the workers: more gain nothing at this size
-    setting = bench.setting()
-    with Store(bench.out) as store:
-        results = Results(store, bench.selection)
-        facts = about(store, bench)
-        versions = environment()
-        table = markdown(results, facts)
-        made = [
-            put(bench.out / "table.md", table),
-            put(bench.out / "times.md", times(results).markdown()),
-            put(bench.out / "results.json", dump(as_json(results, {**facts, **versions}))),
-        ]
-        steps = rollout_csv(results)
-        if steps:
-            made.append(put(bench.out / "rollout.csv", steps))
-        pictures = {name: png(figure) for name, figure in drawn(results, setting).items()}
-        for name, data in pictures.items():
-            made.append(put(bench.out / "figures" / f"{name}.png", data))
-        page = report(results, {**facts, **versions}, pictures)
-        made.append(put(bench.out / "report.html", page))
+    report, out = bench.suite.report(), bench.out
+    with Store(out, bench.suite.layout) as store:
+        if setting is not None:
+            setting.check(store)
+        results = Results(store, bench.suite)
+        facts = {"version": ", ".join(store.versions), **report.facts(results)}
+        all_facts = {**facts, **environment()}
+        texts = {
+            "table.md": markdown(report, results, facts),
+            "times.md": report.times(results).markdown(),
+            "results.json": results_json(report, results, all_facts),
+            **report.files(results),
+        }
+        made = [_write(out / name, text.encode()) for name, text in texts.items()]
+        found = report.figures(results, setting)
+        pictures = {name: png(found[name]) for name in report.captions if name in found}
+        made += [_write(out / "figures" / f"{name}.png", data) for name, data in pictures.items()]
+        made.append(_write(out / "report.html", page(report, results, all_facts, pictures).encode()))
     return made
 
 
-def drawn(results: Results, setting: Setting) -> dict[str, Figure]:
-    """All figures in the order of their captions."""
-    made = {**figures(results), **scenes(results, setting)}
-    return {name: made[name] for name in _CAPTIONS if name in made}
+def _write(path: Path, data: bytes) -> Path:
+    return write_bytes(path, data, BenchError, overwrite=True)
 
 
-def about(store: Store, bench: Run) -> dict[str, str]:
-    """What the numbers belong to; the same for the same results."""
-    networks = ", ".join(
-        f"{problem} (sha256 {store.models[problem][:16]})" for problem in sorted(store.models)
-    )
-    asked = bench.selection
-    return {
-        "version": store.about.version,
-        "networks": networks,
-        "seed": str(store.about.seed),
-        "experiments": ", ".join(asked.suites),
-        "questions of each condition": "as in the paper" if asked.cases is None else f"at most {asked.cases}",
-    }
+def markdown(report: Report, results: Results, facts: Mapping[str, str]) -> str:
+    """The file ``table.md``."""
+    known = "\n".join(f"- {name}: {value}" for name, value in facts.items())
+    body = "\n".join(table.markdown() for table in _tables(report, results))
+    return f"# {report.title}\n\n{known}\n\n{report.intro}\n\n{body}"
+
+
+def _tables(report: Report, results: Results) -> list[Table]:
+    return [table for table in report.tables(results) if table.rows]
 
 
 def environment() -> dict[str, str]:
@@ -103,52 +121,63 @@ def environment() -> dict[str, str]:
     }
 
 
-def rollout_csv(results: Results) -> str:
-    """Quartiles and mean of every rollout step; what is not finite counts as the worst in quartiles."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["flux", "method", "step", "n", "not finite", "quartile 1", "median", "quartile 3", "mean"]
-    )
-    count = 0
-    for flux in FLUXES:
-        for method in [m for name, m in results.entries if name == rollout(flux)]:
-            curve = results.curve(rollout(flux), method)
-            if curve is None:
-                continue
-            finite = np.isfinite(curve)
-            worst = np.where(finite, curve, np.inf)
-            for step in range(curve.shape[1]):
-                marks = np.quantile(worst[:, step], [0.25, 0.5, 0.75], method="nearest")
-                seen = curve[finite[:, step], step]
-                mean = f"{seen.mean():.5g}" if seen.size else ""
-                lost = int((~finite[:, step]).sum())
-                numbers = [f"{mark:.5g}" for mark in marks]
-                writer.writerow([flux, label_of(method), step + 1, len(curve), lost, *numbers, mean])
-                count += 1
-    return text.getvalue() if count else ""
-
-
-def report(results: Results, facts: dict[str, str], pictures: dict[str, bytes]) -> str:
-    """One page without anything to fetch."""
-    said = (
-        "Relative L² error, mean ± sample standard deviation over n questions. A reduction is that of the "
-        "mean against Raw ICON on the same questions; a negative one is an increase. Answers that are not "
-        "finite are counted where there are any, and left out of both means."
-    )
-    made = tables(results)
-    main = [table for table in made if table.title in MAIN_TITLES]
-    rest = [table for table in [*made, times(results)] if table not in main]
-    parts = [*map(table_part, main), figures_part(pictures, _CAPTIONS), *map(table_part, rest)]
-    return page("Benchmark beside the paper's numbers", facts, said, parts)
-
-
-def dump(content: dict[str, Any]) -> str:
-    """One measurement a line."""
-    measured = content.pop("measured")
+def results_json(report: Report, results: Results, facts: Mapping[str, str]) -> str:
+    """Everything that was measured, in plain values, one measurement a line: ``results.json``."""
+    measured = []
+    for key, entry in results.entries.items():
+        records = results.records(*key)
+        if records:
+            measured.append(report.columns(entry, records))
+    content: dict[str, Any] = {**facts, **report.chosen(results)}
     head = json.dumps(content, ensure_ascii=False, indent=1)[:-2]
     lines = ",\n".join(json.dumps(item, ensure_ascii=False, separators=(",", ":")) for item in measured)
     return f'{head},\n "measured": [\n{lines}\n]}}\n'
 
 
-__all__ = ["about", "dump", "environment", "report", "rollout_csv", "write"]
+def png(figure: Figure) -> bytes:
+    """The bytes of a picture: the same for the same figure."""
+    return figure_bytes(figure, "png", RESOLUTION)
+
+
+def page(report: Report, results: Results, facts: Mapping[str, str], pictures: Mapping[str, bytes]) -> str:
+    """One page that fetches nothing: what the numbers belong to, main tables, figures, all other tables."""
+    made = _tables(report, results)
+    main = [table for table in made if report.is_main(table)]
+    rest = [table for table in [*made, report.times(results)] if table not in main]
+    figures = [wide_figure(data, report.captions[name], captioned=True) for name, data in pictures.items()]
+    parts = [
+        facts_list(facts),
+        f"<p>{escape(report.intro, quote=False)}</p>",
+        *map(_table_part, main),
+        section("Figures", "\n".join(["", *figures, ""])),
+        *map(_table_part, rest),
+    ]
+    lead = "Chains of operators around frozen in-context operator networks"
+    heading = escape(report.heading, quote=False)
+    return document("Chains of operators: benchmark", lead, heading, parts, style=_EXTRA)
+
+
+def _table_part(table: Table) -> str:
+    """A table with its heading; `code` in its cells is set as code."""
+
+    def words(cell: str) -> str:
+        return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(cell, quote=False))
+
+    rows = (table_row((words(cell), "long" if len(cell) > 40 else "") for cell in row) for row in table.rows)
+    head = [words(cell) for cell in table.head]
+    numbers = scroll_region(html_table(head, rows), table.title, "numbers")
+    return section(words(table.title), numbers, words(table.note))
+
+
+_EXTRA = """
+.wide { margin: 0 0 28px; } .wide figcaption { margin-top: 6px; color: var(--quiet); }
+.wide img { width: auto; max-width: 100%; }
+.numbers { overflow-x: auto; } .numbers table { font-variant-numeric: tabular-nums; }
+.numbers td, .numbers th { white-space: nowrap; padding-right: 16px; }
+.numbers td:first-child { width: auto; }
+.numbers td.long { white-space: normal; min-width: 22em; }
+@media print { .numbers td, .numbers th { white-space: normal; } }
+"""
+
+
+__all__ = ["Report", "environment", "markdown", "page", "png", "results_json", "write_results"]

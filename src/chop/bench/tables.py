@@ -1,206 +1,114 @@
-"""The tables: our numbers, the paper's, both reductions. The same results give the same bytes.
-
-Wall times differ from run to run and are kept apart (`details.times`).
-"""
+"""Tables, how numbers are written in them, and what is claimed of several conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from chop.bench import paper
-from chop.bench.cells import (
-    MISSING,
-    Rows,
-    Table,
-    base_cell,
-    counts_cell,
-    mean_cell,
-    reduction_cell,
-    spread_cell,
-)
-from chop.bench.claims import TRANSFERRED, claims
-from chop.bench.conditions import COST, FAMILIES, FLUXES, LENGTHS, STEPS, mapping, rollout, single
-from chop.bench.details import (
-    ablations,
-    along_rollouts,
-    baselines,
-    evolved,
-    fine_tuning,
-    in_context,
-    searches,
-)
-from chop.bench.methods import CONSERVATION, CORR, MFC
-from chop.bench.results import Results
+from chop.bench.results import Comparison
 
-MAIN_TITLES = (
-    "What is reached", "Conservation laws", "Along the rollouts", "Mean-field control",
-    "Cost to density: the correction alone",
-    "Transfer: CHOP(MFC) on the conservation network, single step",
-)  # fmt: skip
+Rows = list[list[str]]
+MISSING = "–"
 
 
-def tables(results: Results) -> list[Table]:
-    """Everything that was measured, main results first; what was not measured has no row."""
-    made = [
-        claims_table(results),
-        conservation(results),
-        along_rollouts(results),
-        mean_field_control(results),
-        components(results),
-        transfer(results),
-        *evolved(results),
-        *ablations(results),
-        in_context(results),
-        *baselines(results),
-        fine_tuning(results),
-        *searches(results),
+@dataclass(frozen=True)
+class Table:
+    """A heading, a sentence, and cells."""
+
+    title: str
+    note: str
+    head: tuple[str, ...]
+    rows: Rows
+
+    def markdown(self) -> str:
+        """As a section of a Markdown file."""
+        lines = [f"## {self.title}", "", *([self.note, ""] if self.note else [])]
+        lines += [_line(self.head), "|" + "---|" * len(self.head), *map(_line, self.rows)]
+        return "\n".join(lines) + "\n"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that holds in some of several conditions."""
+
+    text: str
+    held: int
+    total: int
+    enough: int
+    """In how many it must hold."""
+    by: str = ""
+    """Whose program reaches it."""
+    found: str = ""
+    """What was found in all of them."""
+    wanted: str = ""
+    """What is enough, in words."""
+
+
+REACHED = "What is reached"
+
+
+def claims_table(claims: Iterable[Claim], *head: str) -> Table:
+    """What is claimed and what was found; what was not measured has no row, what nobody says no column."""
+    rows = [
+        [
+            claim.text,
+            *([claim.by] if claim.by else []),
+            f"{claim.held} of {claim.total}",
+            *(words for words in (claim.found, claim.wanted) if words),
+            yes(claim.held >= claim.enough),
+        ]
+        for claim in claims
+        if claim.total
     ]
-    return [table for table in made if table.rows]
+    return Table(REACHED, "", head, rows)
 
 
-def markdown(results: Results, about: Mapping[str, str]) -> str:
-    """The file ``table.md``."""
-    facts = "\n".join(f"- {name}: {value}" for name, value in about.items())
-    intro = (
-        "Relative L² error, mean ± sample standard deviation over n questions. A reduction is that of the "
-        "mean against Raw ICON on the same questions; a negative one is an increase. Answers that are not "
-        "finite are counted where there are any, and left out of both means."
-    )
-    body = "\n".join(table.markdown() for table in tables(results))
-    return f"# Benchmark\n\n{facts}\n\n{intro}\n\n{body}"
+def yes(holds: bool) -> str:
+    """A word in a cell."""
+    return "yes" if holds else "no"
 
 
-def claims_table(results: Results) -> Table:
-    """What is claimed, for the paper's program, the best one of the grid and the one that evolved."""
-    rows = []
-    for claim in claims(results):
-        for whose, found in claim.found():
-            values = [value for value in found if value is not None]
-            if not values:
-                continue
-            held = sum(claim.holds(value) for value in values)
-            rows.append(
-                [
-                    claim.text,
-                    whose,
-                    f"{held} of {len(values)}",
-                    f"{min(values):.1f} % to {max(values):.1f} %",
-                    "yes" if held == len(values) else "no",
-                ]
-            )
-    head = ("reduction of the mean error", "by", "conditions that reach it", "found", "reached in all")
-    return Table("What is reached", "", head, rows)
+def base_cell(found: Comparison, digits: int = 4) -> str:
+    """The bare model's mean and deviation."""
+    paired = found.paired
+    return MISSING if paired is None else spread_cell(paired.base_mean, paired.base_deviation, digits)
 
 
-def _head(program: str, best: str = "best of the grid") -> tuple[str, ...]:
-    published = ("paper: Raw ICON", f"paper: {program}", "paper: reduction")
-    return ("n", "Raw ICON", program, "reduction", *published, best, "its reduction")
+def mean_cell(found: Comparison, digits: int = 4) -> str:
+    """The method's mean and deviation, and how many answers were not finite."""
+    if found.paired is None:
+        return f"none of {found.n} finite"
+    lost = f" ({found.lost} of {found.n} not finite)" if found.lost else ""
+    return spread_cell(found.paired.mean, found.paired.deviation, digits) + lost
 
 
-def conservation(results: Results) -> Table:
-    """One step and 144 steps, three fluxes."""
-    rows: Rows = []
-    for flux, label in FLUXES.items():
-        for words, condition, table, best in (
-            ("single step", single(flux), paper.SINGLE_STEP, results.chosen.get("conservation")),
-            (f"step {STEPS}", rollout(flux), paper.STEP_144, results.chosen.get("rollout")),
-        ):
-            found = _against_paper(results, condition, CONSERVATION, table[flux], best)
-            rows += [[label, words, *row] for row in found]
-    head = ("flux", "evaluation", *_head("CHOP(Conservation)"))
-    return Table("Conservation laws", _best_said(results, "conservation", "rollout"), head, rows)
+def reduction_cell(found: Comparison) -> str:
+    """By how much the mean is lower."""
+    return MISSING if found.paired is None else f"{found.paired.reduction:.2f} %"
 
 
-def mean_field_control(results: Results) -> Table:
-    """Fifteen conditions."""
-    rows: Rows = []
-    for family, label in FAMILIES.items():
-        for length in LENGTHS:
-            found = _against_paper(
-                results,
-                mapping(family, length),
-                MFC,
-                paper.MFC[family, length],
-                results.chosen.get("mfc"),
-            )
-            rows += [[label, f"{length:g}", *row] for row in found]
-    head = ("operator", "ℓ", *_head("CHOP(MFC)"))
-    return Table("Mean-field control", _best_said(results, "mfc"), head, rows)
+def counts_cell(found: Comparison) -> str:
+    """Questions lower, equal, higher."""
+    paired = found.paired
+    return MISSING if paired is None else f"{paired.lower}/{paired.equal}/{paired.higher}"
 
 
-def components(results: Results) -> Table:
-    """Cost to density: the residual correction alone."""
-    rows: Rows = []
-    for family in COST:
-        for length in LENGTHS:
-            condition = mapping(family, length)
-            full, alone = results.compare(condition, MFC), results.compare(condition, CORR)
-            if full is None or alone is None:
-                continue
-            published = (paper.MFC[family, length], paper.CORR[family, length])
-            rows.append(
-                [
-                    FAMILIES[family],
-                    f"{length:g}",
-                    base_cell(alone, 6),
-                    mean_cell(full, 6),
-                    mean_cell(alone, 6),
-                    reduction_cell(full),
-                    reduction_cell(alone),
-                    " / ".join(f"{row.reduction:.2f} %" for row in published),
-                    counts_cell(full),
-                    counts_cell(alone),
-                    " ; ".join("/".join(map(str, row.counts or ())) for row in published),
-                ]
-            )
-    head = (
-        "operator", "ℓ", "Raw ICON", "CHOP(MFC)", "CHOP(Corr)", "CHOP(MFC) reduction", "CHOP(Corr) reduction",
-        "paper: both reductions", "CHOP(MFC) lower/equal/higher", "CHOP(Corr) lower/equal/higher",
-        "paper: both counts",
-    )  # fmt: skip
-    return Table("Cost to density: the correction alone", "", head, rows)
+def spread_cell(mean: float, deviation: float, digits: int = 4) -> str:
+    """Mean and deviation."""
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
 
 
-def transfer(results: Results) -> Table:
-    """CHOP(MFC) on the conservation network."""
-    rows: Rows = []
-    if "transfer" not in results.selection.suites:
-        return Table("", "", (), rows)
-    best = results.chosen.get("mfc")
-    for flux, label in FLUXES.items():
-        for row in _against_paper(results, single(flux), MFC, paper.TRANSFER[flux], best):
-            rows.append([label, *row])
-    head = ("flux", *_head("CHOP(MFC)", TRANSFERRED))
-    said = f"`{best}` was chosen on the evolution set of mean-field control alone." if best else ""
-    return Table("Transfer: CHOP(MFC) on the conservation network, single step", said, head, rows)
+def number_cell(value: float, digits: int = 2) -> str:
+    """A number, if there is one."""
+    return MISSING if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def _against_paper(
-    results: Results, condition: str, method: str, published: paper.Row, best: str | None
-) -> Rows:
-    ours = results.compare(condition, method)
-    if ours is None:
-        return []
-    other = None if best is None else results.compare(condition, best)
-    row = [
-        str(ours.n),
-        base_cell(ours),
-        mean_cell(ours),
-        reduction_cell(ours),
-        spread_cell(*published.raw),
-        spread_cell(*published.chop),
-        f"{published.reduction:.2f} %",
-    ]
-    if other is None:
-        return [[*row, MISSING, MISSING]]
-    fewer = "" if other.n == ours.n else f" (n = {other.n})"
-    return [[*row, mean_cell(other) + fewer, reduction_cell(other)]]
-
-
-def _best_said(results: Results, *problems: str) -> str:
-    words = {"conservation": "single step", "rollout": "rollouts", "mfc": "all conditions"}
-    chosen: Sequence[str] = [f"{words[p]} `{results.chosen[p]}`" for p in problems if p in results.chosen]
-    return f"Best of the grid, chosen on the evolution set: {'; '.join(chosen)}." if chosen else ""
-
-
-__all__ = ["MAIN_TITLES", "markdown", "tables"]
+__all__ = [
+    "MISSING", "REACHED", "Claim", "Rows", "Table", "base_cell", "claims_table", "counts_cell", "mean_cell",
+    "number_cell", "reduction_cell", "spread_cell", "yes",
+]  # fmt: skip

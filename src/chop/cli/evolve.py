@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,9 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from chop.evolution.agents import Proposer
-    from chop.evolution.chat import Chat
     from chop.evolution.search import SearchState
-    from chop.evolution.task import Task
 
 
 class Judges(StrEnum):
@@ -64,9 +61,11 @@ def evolve(
     from chop.cli.terminal import console as terminal
     from chop.core.errors import EvolutionError
     from chop.evolution.chat import Chat
+    from chop.evolution.language_agents import FIRST_GUIDANCE, Budget, LanguageModel
     from chop.evolution.report import write_report
     from chop.evolution.search import evolve as search
     from chop.evolution.search import prepare_export
+    from chop.evolution.task import explain_program
     from chop.evolution.tasks import load_task
     from chop.runs.progress import COUNT, Progress, lasting_bar
 
@@ -86,12 +85,13 @@ def evolve(
     loaded = load_task(task)
     folder = out if out is not None else Path("chop-evolve") / f"{loaded.name}-{seed}"
     proposers: dict[str, Proposer] = {}
-    guidance = ""
     if with_models:
         if not llm_url or not llm_model:
             raise EvolutionError("language-model agents need an address: give --llm-url and --llm-model")
-        chat = Chat(llm_url, llm_model, timeout=llm_timeout)
-        proposers, guidance = _language_model(chat, llm_tokens, folder, loaded, say)
+        proposers["llm"] = LanguageModel(
+            Chat(llm_url, llm_model, timeout=llm_timeout), folder, budget=Budget(llm_tokens), show=say,
+            explain=lambda candidate: explain_program(loaded, candidate.text),
+        )  # fmt: skip
 
     def say_progress(count: float, minutes: float | None, words: str) -> None:
         left = "" if minutes is None else f"about {minutes:.0f} min left, "
@@ -107,7 +107,7 @@ def evolve(
         try:
             found = search(
                 task, budget, out=folder, seed=seed, agents=agents, workers=workers, executor=executor.value,
-                proposers=proposers, guidance=guidance, watch=watch, show=say,
+                proposers=proposers, guidance=FIRST_GUIDANCE if with_models else "", watch=watch, show=say,
             )  # fmt: skip
         except KeyboardInterrupt:
             say(f"stopped; everything judged is in {folder} and the same command continues")
@@ -126,22 +126,6 @@ def evolve(
         found.save(export, force)
         say(str(export))
     say(str(page))
-
-
-def _language_model(
-    chat: Chat, tokens: int, folder: Path, task: Task, show: Callable[[str], None]
-) -> tuple[dict[str, Proposer], str]:
-    """The proposer behind ``llm`` agents, and what it is told at first."""
-    from chop.evolution.language_agents import FIRST_GUIDANCE, Budget, LanguageModel
-    from chop.evolution.population import Candidate
-
-    def explain(candidate: Candidate) -> str:
-        trace = candidate.program().run(task.model, task.cases.prompt[:1]).trace
-        assert trace is not None
-        return trace.explain()
-
-    asked = LanguageModel(chat, folder, budget=Budget(tokens), explain=explain, show=show)
-    return {"llm": asked}, FIRST_GUIDANCE
 
 
 __all__ = ["evolve"]

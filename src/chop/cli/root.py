@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chop import __version__
 from chop.cli.bench import bench_app
-from chop.cli.bench_air import demo_air
 from chop.cli.data import data_app
+from chop.cli.demo import demo_app
 from chop.cli.evolve import evolve
 from chop.cli.exit_codes import Commands, run
 from chop.cli.predict import explain, info, predict
@@ -40,12 +39,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")
 app.add_typer(bench_app, name="bench")
-demo_app = typer.Typer(
-    invoke_without_command=True,
-    epilog=examples("chop demo", "chop demo --flux 'u**2/2' --steps 20 --out pictures"),
-)
 app.add_typer(demo_app, name="demo")
-demo_app.command("air", epilog=examples("chop demo air --n 12"))(demo_air)
 app.command(
     "evolve",
     epilog=examples(
@@ -86,56 +80,6 @@ def _common(
     ] = False,
 ) -> None:
     pass
-
-
-@demo_app.callback()
-def demo(
-    context: typer.Context,
-    flux: Annotated[str, typer.Option(help="A flux as a formula in u.")] = "sin(u)-cos(u)",
-    n: Annotated[int, typer.Option("--n", min=2, help="How many questions.")] = 24,
-    steps: Annotated[int, typer.Option(min=1, help="Rollout steps.")] = 50,
-    amplitude: Annotated[
-        float | None, typer.Option(help="Size of the initial conditions; that of the training if left out.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Weights of your own.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the pictures.")] = Path("chop-demo"),
-) -> None:
-    """A flux outside a model's training: the bare model against a program around it."""
-    if context.invoked_subcommand is not None:
-        return
-    import torch
-    from rich.table import Table
-
-    from chop.bench.demo import PROGRAM, RAW, answerer, demonstrate, picture
-    from chop.cli import terminal
-    from chop.problems import conservation
-
-    torch.set_num_threads(1)  # at this size a second thread gains nothing
-    console = terminal.console()
-    frozen = answerer(model)
-    scale = frozen.scale if amplitude is None else amplitude
-    with console.status("solving the conservation law"):
-        case = conservation.sample(flux, n, seed=seed, steps=steps, scale=scale, mean=frozen.mean)
-    with console.status("asking the model"):
-        shown = demonstrate(frozen.model, case, steps)
-    console.print(f"u_t + ({flux})_x = 0, {frozen.name}, five examples")
-    table = Table(title=f"relative L2 error, n = {n}")
-    for column in ("program", "one step: mean", "median", f"step {steps}: median"):
-        table.add_column(column)
-    for name, label in ((RAW, "raw: the bare model"), (PROGRAM, f"CHOP: program '{PROGRAM}'")):
-        one = shown.single[name]
-        table.add_row(label, f"{one.mean():.4f}", f"{one.quantile(0.5):.4f}", f"{shown.last(name):.4f}")
-    console.print(table)
-    console.print(shown.sentence())
-    out.mkdir(parents=True, exist_ok=True)
-    picture(shown, out / "rollout.png", f"u_t + ({flux})_x = 0: {frozen.name}, and a program around it")
-    trace = shown.traced.trace
-    assert trace is not None
-    trace.plot(out / "trace.png", query=shown.typical())
-    trace.save(out / "trace.html", query=shown.typical())
-    names = ", ".join(str(out / name) for name in ("rollout.png", "trace.png", "trace.html"))
-    console.print(f"pictures: {names}")
 
 
 @app.command(epilog=examples("chop operators", "chop operators rescale", "chop operators --json"))

@@ -9,7 +9,7 @@ from typing import Protocol, final
 from chop.core.errors import ProgramError
 
 
-class Step(Hashable, Protocol):
+class PromptChange(Hashable, Protocol):
     """One step on the way from the root prompt: a transform, or a pair held out."""
 
     def examples_after(self, examples: int) -> int:
@@ -36,7 +36,7 @@ class HeldOutStep:
         return examples
 
 
-Where = tuple[Step, ...]
+Where = tuple[PromptChange, ...]
 
 
 @final

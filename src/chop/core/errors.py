@@ -13,21 +13,31 @@ from dataclasses import dataclass
 class ChopError(Exception):
     """Something the caller can mend: bad data, a bad model, bad program text."""
 
+    __module__ = "chop"  # what a traceback shows is what a user imports
+
 
 class PromptError(ChopError):
     """A prompt, or one of its fields, does not fit together."""
+
+    __module__ = "chop"
 
 
 class ModelError(ChopError):
     """A frozen model did not answer as the protocol demands."""
 
+    __module__ = "chop"
+
 
 class ProgramError(ChopError):
     """A program is not valid, or cannot be run on this prompt."""
 
+    __module__ = "chop"
+
 
 class ParseError(ProgramError):
     """Program text that is not a program; `column` (from 1) says where."""
+
+    __module__ = "chop"
 
     def __init__(self, message: str, text: str, column: int) -> None:
         self.text = text

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -16,6 +17,9 @@ from chop.core.errors import PromptError
 from chop.core.words import field_facts, representation
 
 _T = TypeVar("_T")
+
+ArrayLike = npt.ArrayLike | Tensor
+"""What is read as a tensor: torch's, numpy's, xarray's and pandas' arrays, and lists of numbers."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Axis:
     period: float | None = None
     stated: bool = field(default=True, compare=False, repr=False, kw_only=True)
     """Whether somebody said so; False where a prompt without axes had to assume it."""
+    placed: bool = field(default=True, compare=False, repr=False, kw_only=True)
+    """Whether somebody gave the points along it; False where they were taken as evenly spaced."""
 
     def __post_init__(self) -> None:
         given: object = self.period
@@ -74,6 +80,10 @@ class Field:
     coords: Tensor
     values: Tensor
     mask: Tensor | None = None
+
+    if TYPE_CHECKING:  # what may be given is more than what it is then
+
+        def __init__(self, coords: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None) -> None: ...
 
     def __post_init__(self) -> None:
         values, hidden = _unmasked(self.values)
@@ -128,6 +138,17 @@ class Field:
         """The same points with other values (unchecked: an operator may make bad ones)."""
         return unchecked(Field, coords=self.coords, values=values, mask=self.mask)
 
+    def to(
+        self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None
+    ) -> Field:
+        """The same function on another device or in another floating dtype; masks go along."""
+        return self.each(mover(device, dtype))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Field:
+        """Every tensor through a function (unchecked)."""
+        mask = None if self.mask is None else change(self.mask)
+        return unchecked(Field, coords=change(self.coords), values=change(self.values), mask=mask)
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -138,6 +159,10 @@ class Graph:
 
     edges: Tensor
     size: int
+
+    if TYPE_CHECKING:
+
+        def __init__(self, edges: ArrayLike, size: int) -> None: ...
 
     def __post_init__(self) -> None:
         edges = as_tensor(self.edges, "edges")
@@ -156,6 +181,11 @@ class Graph:
 
     def __repr__(self) -> str:
         return representation("Graph", {"points": str(self.size), "edges": str(self.edges.shape[1])})
+
+    def to(self, device: torch.device | str | None = None) -> Graph:
+        """The same graph with its edges on another device; the very graph if they are there."""
+        moved = self.edges.to(device=device)
+        return self if moved is self.edges else unchecked(Graph, edges=moved, size=self.size)
 
     @cached_property
     def _neighbours(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -200,6 +230,25 @@ class Graph:
             weight = weight.to(field.dtype)
             total, count = self._summed(field * weight), self._summed(weight)
         return torch.where(count > 0, total / count.clamp(min=torch.finfo(field.dtype).tiny), field)
+
+
+def mover(
+    device: torch.device | str | torch.dtype | None, dtype: torch.dtype | None
+) -> Callable[[Tensor], Tensor]:
+    """A function that takes tensors to a device and, those of floating point, to a dtype.
+
+    Like ``Tensor.to``, a dtype may stand first.
+    """
+    if isinstance(device, torch.dtype):
+        device, dtype = None, device
+    if dtype is not None and not dtype.is_floating_point:
+        raise PromptError(f"fields are floating point; {dtype} is not")
+    where = device
+
+    def move(tensor: Tensor) -> Tensor:
+        return tensor.to(device=where, dtype=dtype if tensor.is_floating_point() else None)
+
+    return move
 
 
 def filled(values: Tensor, seen: Tensor) -> Tensor:

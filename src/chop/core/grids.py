@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,7 @@ def nearest_index(source: Tensor, target: Tensor) -> Tensor | None:
     ``source`` is ``(..., n, k)``, ``target`` ``(..., m, k)``. None means identity: the grids coincide,
     and no distance was computed. Where only some elements of a batch coincide, those get the identity.
     """
-    batch = torch.broadcast_shapes(source.shape[:-2], target.shape[:-2])
+    batch = np.broadcast_shapes(source.shape[:-2], target.shape[:-2])
     n, m = source.shape[-2], target.shape[-2]
     source = without_repeats(source.expand(*batch, *source.shape[-2:]))
     target = without_repeats(target.expand(*batch, *target.shape[-2:]))
@@ -38,7 +39,7 @@ def resample(values: Tensor, index: Tensor | None) -> Tensor:
     """Values ``(..., n, c)`` at the points a `nearest_index` ``(..., m)`` names: ``(..., m, c)``."""
     if index is None:
         return values
-    batch = torch.broadcast_shapes(values.shape[:-2], index.shape[:-1])
+    batch = np.broadcast_shapes(values.shape[:-2], index.shape[:-1])
     wide = values.expand(*batch, *values.shape[-2:])
     rows = index.expand(*batch, index.shape[-1]).unsqueeze(-1)
     return wide.gather(-2, rows.expand(*rows.shape[:-1], values.shape[-1]))
@@ -63,7 +64,7 @@ def _aligned(grid: Tensor, other: Tensor) -> Tensor:
 def _search(source: Tensor, target: Tensor) -> Tensor:
     """The first nearest source of each target ``(..., m)``: by all distances, or by a tree where many."""
     n, m = source.shape[-2], target.shape[-2]
-    batch = torch.broadcast_shapes(source.shape[:-2], target.shape[:-2])
+    batch = np.broadcast_shapes(source.shape[:-2], target.shape[:-2])
     sources = source.expand(*batch, *source.shape[-2:]).reshape(-1, n, source.shape[-1])
     targets = target.expand(*batch, *target.shape[-2:]).reshape(-1, m, target.shape[-1])
     if n * m > _FEW_DISTANCES:

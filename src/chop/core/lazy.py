@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+from chop.core.deprecated import moved_attribute
+
 
 def attach(
     package: str, names: Mapping[str, Iterable[str]], modules: Mapping[str, str] | None = None
@@ -24,6 +26,8 @@ def attach(
             value = getattr(import_module(homes[name]), name)
         elif name in shown:
             value = import_module(shown[name])
+        elif (moved := moved_attribute(package, name)) is not None:
+            return moved  # not kept: who writes the old name again is told again
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         setattr(sys.modules[package], name, value)

@@ -19,7 +19,7 @@ import torch.utils.dlpack
 from torch import Tensor, nn
 
 from chop.core.errors import ChopError, ModelError
-from chop.core.prompt import Origin, Prompt, stack
+from chop.core.prompt import Origin, Prompt, concatenated, stackable_facts
 from chop.core.user_code import describe_error
 
 MAX_BYTES = 64 * 2**20
@@ -230,7 +230,7 @@ class Caller:
         answers: dict[int, Tensor] = {}
         groups: dict[object, list[int]] = {}
         for i, prompt in enumerate(prompts):
-            groups.setdefault(_signature(prompt), []).append(i)
+            groups.setdefault((stackable_facts(prompt), id(prompt.graph)), []).append(i)
         for group in groups.values():
             for i, values in zip(group, self._stacked([prompts[i] for i in group]), strict=True):
                 answers[i] = values
@@ -267,7 +267,7 @@ class Caller:
             return [self._one(prompts[0])]  # untouched: the bare model's own answer, bit for bit
         rows = min(allowed, max(1, CACHE_BYTES // each)) if prompts[0].device.type == "cpu" else allowed
         if total <= rows:
-            values = self._one(stack(prompts))
+            values = self._one(concatenated(prompts))
         else:
             flat = [prompt.flat() for prompt in prompts]
             values = torch.cat([self._one(chunk) for chunk in _chunks(flat, rows)])
@@ -288,7 +288,7 @@ class _Slicer:
 
     def __call__(self, prompt: Prompt) -> Prompt:
         if prompt not in self._done:
-            cut = prompt._each(lambda tensor, trailing: self._slice(tensor))
+            cut = prompt._each(self._slice)
             if prompt.origin is not None:
                 origin = Origin(self(prompt.origin.parent), self._slice(prompt.origin.kept))
                 cut = cut.mapped(inputs=cut.inputs, outputs=cut.outputs, origin=origin)
@@ -311,18 +311,10 @@ def _chunks(flat: list[Prompt], rows: int) -> Any:
             room -= high - low
             low = high
             if room == 0:
-                yield stack(waiting)
+                yield concatenated(waiting)
                 waiting, room = [], rows
     if waiting:
-        yield stack(waiting)
-
-
-def _signature(prompt: Prompt) -> object:
-    """Prompts with the same signature can be stacked."""
-    shapes = tuple(
-        part.values.shape[len(prompt.batch) :] for part in (prompt.inputs, prompt.outputs, prompt.query)
-    )
-    return (shapes, prompt.at.shape[-2:], prompt.axes, prompt.dtype, prompt.device, id(prompt.graph))
+        yield concatenated(waiting)
 
 
 def _row_bytes(prompt: Prompt) -> int:

@@ -11,19 +11,20 @@ import inspect
 from abc import ABC
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from chop.core.deprecated import renamed
 from chop.core.errors import ProgramError
-from chop.core.words import text_of
+from chop.core.words import short_text
 
-Kind = Literal["number", "whole", "flag", "choice", "indices", "program", "programs"]
+ParamKind = Literal["number", "whole", "flag", "choice", "indices", "program", "programs"]
 
 
 @dataclass(frozen=True)
 class Param:
     """One declared parameter: what it means and which values it takes."""
 
-    kind: Kind
+    kind: ParamKind
     doc: str
     low: float | None = None
     high: float | None = None
@@ -84,7 +85,7 @@ def number(default: float | None, low: float, high: float, doc: str) -> Any:
     return _declare(Param("number", doc, low, high, optional=default is None), default=default)
 
 
-def whole(default: int, low: int, high: int, doc: str) -> Any:
+def integer(default: int, low: int, high: int, doc: str) -> Any:
     """An integer parameter."""
     return _declare(Param("whole", doc, low, high), default=default)
 
@@ -104,17 +105,28 @@ def indices(doc: str, low: int = -64, high: int = 63) -> Any:
     return _declare(Param("indices", doc, low, high), default=())
 
 
-def program(doc: str) -> Any:
+def subprogram(doc: str) -> Any:
     """One sub-program, given first and without a keyword."""
     return _declare(Param("program", doc))
 
 
-def programs(doc: str, at_least: int = 1) -> Any:
+def subprogram_list(doc: str, at_least: int = 1) -> Any:
     """Several sub-programs, given first and without keywords."""
     return _declare(Param("programs", doc, at_least=at_least))
 
 
+__getattr__ = renamed(__name__, {"whole": "integer", "program": "subprogram", "programs": "subprogram_list"})
+
 Role = Literal["program", "transform", "projection"]
+
+
+class _SignatureOfOptions:
+    """What an editor shows of a value that can be called: the signature of its class's constructor."""
+
+    def __get__(self, value: Operator | None, owner: type[Operator]) -> inspect.Signature:
+        if value is None:
+            raise AttributeError("a class has the signature of its constructor")
+        return inspect.signature(owner)
 
 
 @dataclass(frozen=True)
@@ -134,8 +146,8 @@ class Operator(ABC):
         for f in dataclasses.fields(self):
             if "param" not in f.metadata and not isinstance(getattr(self, f.name), Operator):
                 raise ProgramError(
-                    f"{type(self).__name__}: {f.name} is not declared; give it number(), whole(), flag(), "
-                    "choice(), indices(), program() or programs() of chop.core.parameters"
+                    f"{type(self).__name__}: {f.name} is not declared; give it number(), integer(), flag(), "
+                    "choice(), indices(), subprogram() or subprogram_list() of chop.core.parameters"
                 )
         for key, param in self.params().items():
             given = getattr(self, key)
@@ -146,13 +158,31 @@ class Operator(ABC):
             except ValueError as error:
                 raise ProgramError(f"{self.name}: {key} must be {error}, not {_shown(given)}") from None
 
+    __signature__: ClassVar[_SignatureOfOptions] = _SignatureOfOptions()
+
+    if not TYPE_CHECKING:  # checkers are told by `chop.operators.bare` which options an operator has
+
+        def __call__(self, **options):
+            """The same operator with other options: ``rescale(center="mean")``, as in program text."""
+            return self.with_options(**options)
+
+    def with_options(self, **options: Any) -> Self:
+        """The same operator with some of its parameters changed."""
+        known = [key for key, param in self.params().items() if param.kind not in ("program", "programs")]
+        for key in options:
+            if key not in known:
+                raise ProgramError(
+                    f"{self.name} has no option {key!r}; its options: {', '.join(known) or 'none'}"
+                )
+        return dataclasses.replace(self, **options)
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A dataclass writes a representation of its own, with all defaults, into every class that has none.
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
-        text = text_of(self)
+        text = short_text(self)
         whole = self.role == "program" and text == str(self)
         return f"parse({text!r})" if whole else f"<{self.role}: {text}>"
 

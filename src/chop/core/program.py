@@ -11,20 +11,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, final
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Unpack, final, overload
 
 from torch import Tensor
 
+from chop.core.contracts import named_in_failures, require_type, require_values, require_values_and_notes
 from chop.core.counting import CallCount, HeldOutStep, Where
 from chop.core.errors import ProgramError
 from chop.core.model import MAX_BYTES, FrozenModel
-from chop.core.parameters import Operator, Role, program
-from chop.core.promises import named_in_failures, promised, promised_values, values_and_notes
+from chop.core.parameters import Operator, Role, subprogram
 from chop.core.prompt import Prompt
-from chop.core.running import Result, run
-from chop.core.tasks import Answer, Call, Fit, HeldOut, Split, Steps, Task
+from chop.core.running import BoundProgram, Result, RunOptions, run_program
+from chop.core.tasks import Answer, Call, Fit, HeldOut, HeldOutPrompts, Request, Steps
 from chop.core.trace import StageKind
-from chop.core.words import outcome_facts, representation, text_of
+from chop.core.words import outcome_facts, representation, short_text
 
 Notes = Mapping[str, Tensor | str]
 """What the trace shows of a stage; tensors lead with the axes of the prompt's batch."""
@@ -63,8 +64,32 @@ class Frame:
         return representation("Frame", {"prompt": repr(self.prompt), "notes": ", ".join(self.notes)})
 
 
+class _Pipes:
+    """What stands beside ``|``. Pairs that mean nothing are errors that say what is right."""
+
+    if not TYPE_CHECKING:  # checkers know only the pairs that mean something
+
+        def __or__(self, other):
+            return pipe(self, other)
+
+        def __ror__(self, other):
+            return pipe(other, self)
+
+
+class _Route(_Pipes):
+    """Transforms that wait for their program."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __or__(self, other: Program) -> Program: ...
+        @overload
+        def __or__(self, other: Transform | Stack) -> Stack: ...
+        def __or__(self, other: Program | Transform | Stack) -> Program | Stack: ...
+
+
 @dataclass(frozen=True)
-class Transform(Operator):
+class Transform(_Route, Operator):
     """Changes the question and knows the way back (F, G in the paper)."""
 
     role: ClassVar[Role] = "transform"
@@ -80,8 +105,8 @@ class Transform(Operator):
         """`fit`, held to its promise."""
         with named_in_failures(self):
             frame = self.fit(prompt)
-        promised(self, "what fit returns", frame, Frame)
-        promised(self, "the mapped prompt", frame.prompt, Prompt)
+        require_type(self, "what fit returns", frame, Frame)
+        require_type(self, "the mapped prompt", frame.prompt, Prompt)
         if (frame.prompt.batch, frame.prompt.dtype) != (prompt.batch, prompt.dtype):
             raise ProgramError(
                 f"{self} mapped a {prompt.dtype} prompt of batch {tuple(prompt.batch)} to a "
@@ -102,13 +127,9 @@ class Transform(Operator):
         """Into how many prompts it turns one (see `counting`)."""
         return 1
 
-    @final
-    def __or__(self, other: object) -> Any:
-        return pipe(self, other)
-
 
 @dataclass(frozen=True)
-class Projection(Operator):
+class Projection(_Pipes, Operator):
     """Maps a prediction onto what physics or the examples demand."""
 
     role: ClassVar[Role] = "projection"
@@ -117,13 +138,9 @@ class Projection(Operator):
     def project(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         """The projected answer to this prompt, and what was changed."""
 
-    @final
-    def __or__(self, other: object) -> Any:
-        return pipe(self, other)
-
 
 @dataclass(frozen=True)
-class Program(Operator):
+class Program(_Pipes, Operator):
     """Answers a prompt, with as many calls to the frozen model as it needs."""
 
     role: ClassVar[Role] = "program"
@@ -149,10 +166,10 @@ class Program(Operator):
         operator = self.acting
         with named_in_failures(operator):
             outcome = yield from self.plan(prompt)
-        promised(operator, "its outcome", outcome, Outcome)
-        promised_values(operator, outcome.values, prompt.answer_shape, prompt)
+        require_type(operator, "its outcome", outcome, Outcome)
+        require_values(operator, outcome.values, prompt.answer_shape, prompt)
         if self.reports_held_out:
-            promised_values(operator, outcome.held_out, prompt.outputs.values.shape, prompt)
+            require_values(operator, outcome.held_out, prompt.outputs.values.shape, prompt)
         return outcome
 
     @abstractmethod
@@ -165,7 +182,7 @@ class Program(Operator):
         if self.reports_held_out:
             (outcome,) = yield [Answer(self, prompt)]
             return outcome.held_out
-        (held_out,) = yield [Split(prompt, pad, gap)]
+        (held_out,) = yield [HeldOutPrompts(prompt, pad, gap)]
         (outcome,) = yield [Answer(self, held_out)]
         return outcome.values
 
@@ -198,7 +215,44 @@ class Program(Operator):
         ``strict`` raises if an answer is not finite; ``trace=False`` keeps no intermediate fields;
         ``max_bytes`` bounds the prompt data handed to the model in one call.
         """
-        return run(self, model, prompt, validate, strict, trace, max_bytes)
+        return run_program(self, model, prompt, validate, strict, trace, max_bytes)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, model: FrozenModel, prompt: Prompt, **options: Unpack[RunOptions]) -> Result: ...
+
+    else:
+
+        def __call__(self, *asked, **options):
+            """`run`; a leaf called with options only is that leaf with these options, as in program text."""
+            leaf = self.name and not any(True for _ in self.parts())
+            if leaf and not asked and "model" not in options:
+                return self.with_options(**options)
+            return self.run(*asked, **options)
+
+    @final
+    def bind(self, model: FrozenModel, **options: Unpack[RunOptions]) -> BoundProgram:
+        """The program with its model, a callable of prompts; options as for `run`."""
+        return BoundProgram(self, model, **options)
+
+    @final
+    def save(self, path: str | Path, *, note: str = "", date: str = "", overwrite: bool = False) -> Path:
+        """The program's text in a file, which `load` reads and, named .txt, ``chop predict -p`` does too.
+
+        ``note`` (where it comes from, what it is for; any number of lines) and ``date`` stand above the text
+        as comments, with the version of this library. A file that exists is replaced only with ``overwrite``.
+        """
+        from chop.core.text import saved_text
+        from chop.storage.atomic import write_text
+
+        return write_text(Path(path), saved_text(self, note, date), ProgramError, overwrite)
+
+    @staticmethod
+    def load(path: str | Path) -> Program:
+        """The program that a text file holds, with or without comments."""
+        from chop.core.text import load_program
+
+        return load_program(path)
 
     @final
     def draw(self, form: str = "svg") -> str:
@@ -212,9 +266,9 @@ class Program(Operator):
 
         return program_html(self)
 
-    @final
-    def __or__(self, other: object) -> Any:
-        return pipe(self, other)
+    if TYPE_CHECKING:
+
+        def __or__(self, other: Projection) -> Program: ...
 
 
 @dataclass(frozen=True)
@@ -230,7 +284,7 @@ class Leaf(Program):
     @final
     def plan(self, prompt: Prompt) -> Steps:
         yield []
-        values, notes = values_and_notes(self, self.answer(prompt))
+        values, notes = require_values_and_notes(self, self.answer(prompt))
         return Outcome(values, notes=notes)
 
     @final
@@ -294,7 +348,7 @@ class Validator(Program):
                 f"{self.name} holds out one example at a time{f' with gap {gap}' if gap else ''} and needs "
                 f"at least {2 + gap}, but the prompt has {prompt.examples}"
             )
-        asked: list[Task] = [Answer(base, prompt) for base in self.bases]
+        asked: list[Request] = [Answer(base, prompt) for base in self.bases]
         asked += [HeldOut(base, prompt, pad, gap) for base in self.bases]
         results = yield asked
         k = len(self.bases)
@@ -314,7 +368,7 @@ class Wrapped(Program):
     """``transform | program``: the program answers the mapped prompt, the answer is mapped back."""
 
     transform: Transform
-    inner: Program = program("what answers the mapped prompt")
+    inner: Program = subprogram("what answers the mapped prompt")
     kind: ClassVar[StageKind] = "transform"
 
     @property
@@ -346,7 +400,7 @@ class Wrapped(Program):
 class Projected(Program):
     """``program | projection``: the answer is projected, and so are held-out answers, each at its x_h."""
 
-    inner: Program = program("what is projected")
+    inner: Program = subprogram("what is projected")
     projection: Projection = field(kw_only=True)
     kind: ClassVar[StageKind] = "projection"
 
@@ -363,12 +417,12 @@ class Projected(Program):
         values, notes = self._projected(prompt, outcome.values)
         held_out = None
         if self.reports_held_out:
-            (held_out_prompt,) = yield [Split(prompt, pad=False, gap=0)]
+            (held_out_prompt,) = yield [HeldOutPrompts(prompt, pad=False, gap=0)]
             held_out, _ = self._projected(held_out_prompt, outcome.held_out)
         return Outcome(values, held_out, notes)
 
     def _projected(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
-        pair: tuple[Tensor, Notes] = values_and_notes(
+        pair: tuple[Tensor, Notes] = require_values_and_notes(
             self.projection, self.projection.project(prompt, values)
         )
         return pair
@@ -382,16 +436,13 @@ class Projected(Program):
 
 @final
 @dataclass(frozen=True)
-class Stack:
+class Stack(_Route):
     """``transform | transform``: a route that still waits for its program. Not a program itself."""
 
     transforms: tuple[Transform, ...]
 
-    def __or__(self, other: object) -> Any:
-        return pipe(self, other)
-
     def __repr__(self) -> str:
-        return f"<transforms: {text_of(self)}>"
+        return f"<transforms: {short_text(self)}>"
 
     def __str__(self) -> str:
         return " | ".join(str(transform) for transform in self.transforms)
@@ -416,7 +467,12 @@ def pipe(left: object, right: object) -> Program | Stack:
         )
     if isinstance(left, Projection) or isinstance(right, Projection):
         raise ProgramError(f"a projection stands right of a program: {left} | {right} has none there")
-    raise ProgramError(f"only operators can be piped, not {type(right).__name__}")
+    wrong = right if isinstance(left, Operator | Stack) else left
+    if isinstance(wrong, type) and issubclass(wrong, Operator):
+        raise ProgramError(
+            f"{wrong.__name__} is a class of operators; write {wrong.__name__}(...) for one of them"
+        )
+    raise ProgramError(f"only operators can be piped, not {type(wrong).__name__}")
 
 
 __all__ = [

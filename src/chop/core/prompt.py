@@ -6,9 +6,9 @@ them. Prompts and fields compare by identity, so that a run can remember what it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from chop.core.errors import PromptError
 from chop.core.fields import (
+    ArrayLike,
     Axis,
     Field,
     Graph,
@@ -23,6 +24,7 @@ from chop.core.fields import (
     assumed_axes,
     broadcasts,
     holds_integers,
+    mover,
     refuse_two_readings,
     shape_text,
     take_examples,
@@ -30,6 +32,9 @@ from chop.core.fields import (
     without_repeats,
 )
 from chop.core.words import prompt_facts, representation
+
+Coordinates = ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike]
+"""Points ``(n,)`` or ``(n, d)``, or the coordinates along each axis of a grid, by their place or by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +71,63 @@ class Prompt:
     axes: tuple[Axis, ...] | None = None
     times: Tensor | None = None
     origin: Origin | None = None
+
+    if TYPE_CHECKING:  # what may be given is more than what it is then
+
+        def __init__(
+            self,
+            inputs: Field,
+            outputs: Field,
+            query: Field,
+            at: ArrayLike,
+            graph: Graph | None = None,
+            axes: Sequence[Axis] | None = None,
+            times: ArrayLike | None = None,
+            origin: Origin | None = None,
+        ) -> None: ...
+
+    @classmethod
+    def from_arrays(
+        cls,
+        inputs: ArrayLike,
+        outputs: ArrayLike,
+        query: ArrayLike,
+        *,
+        coords: Coordinates | None = None,
+        out_coords: Coordinates | None = None,
+        at: Coordinates | None = None,
+        axes: Sequence[Axis | str] | Axis | str | None = None,
+        mask: ArrayLike | Mapping[str, ArrayLike] | Literal["nan"] | None = None,
+        times: ArrayLike | None = None,
+        graph: Graph | ArrayLike | None = None,
+    ) -> Prompt:
+        """A prompt from plain arrays (numpy, torch, lists) or labelled ones (`xarray.DataArray`).
+
+        Args:
+            inputs: D example inputs, ``(*batch, D, *points)`` or, with channels, ``(*batch, D, *points, c)``.
+                Sizes tell which axis is which; where they fit two readings the error says what to write.
+            outputs: what becomes of them, ``(*batch, D, *points)`` or with channels of its own.
+            query: the question, shaped like one input: ``(*batch, *points)``, with c where inputs have it.
+            coords: where inputs and query are given. ``x`` of shape ``(n,)``, scattered points ``(n, d)``, a
+                tuple ``(y, x)`` or mapping ``{"y": y, "x": x}`` of the coordinates along the axes of a grid.
+                Left out: one coordinate, evenly from 0 to 1 (around the circle if ``axes`` states a period).
+            out_coords: where outputs are given; like ``coords`` if left out.
+            at: where the answer is wanted; like ``out_coords`` if left out.
+            axes: what the coordinates are: one `Axis` or name for each.
+            mask: True where outputs were observed, in their shape; a mapping with ``inputs``, ``outputs`` and
+                ``query``; or ``"nan"``: what is NaN was not observed.
+            times: as in `Prompt`.
+            graph: a `Graph` of the output points, or its edges ``(2, E)``.
+
+        Of labelled arrays, dimensions are ``(*batch, example, *points, channel)``; coordinates along them
+        give points and axes. `assumed`, which the representation shows, says what was taken for granted.
+        """
+        from chop.core.from_arrays import prompt_from_arrays
+
+        return prompt_from_arrays(
+            inputs, outputs, query, coords=coords, out_coords=out_coords, at=at, axes=axes, mask=mask,
+            times=times, graph=graph,
+        )  # fmt: skip
 
     def __post_init__(self) -> None:
         # Only the methods below know where examples come from; a copy with other examples must not say so.
@@ -112,13 +174,21 @@ class Prompt:
 
     @property
     def assumed(self) -> str | None:
-        """What was assumed of the coordinates because no axes were stated, in words; None if they were."""
+        """What was assumed of the coordinates because nobody said it, in words; None if all was said."""
         axes = self.axes or ()
-        if all(axis.stated for axis in axes):
-            return None
-        if len(axes) > 1:
-            return f"{', '.join(axis.name for axis in axes)}: no names, no periods, no time"
-        return "x with period 1, as the grid shows" if axes[0].period else "x without a period"
+        words = []
+        if not self.axes_stated and len(axes) > 1:
+            words.append(f"{', '.join(axis.name for axis in axes)}: no names, no periods, no time")
+        elif not self.axes_stated:
+            words.append("x with period 1, as the grid shows" if axes[0].period else "x without a period")
+        if made_up := [axis.name for axis in axes if not axis.placed]:
+            words.append(f"evenly spaced points along {', '.join(made_up)}")
+        return ", ".join(words) or None
+
+    @property
+    def axes_stated(self) -> bool:
+        """Whether somebody said what the coordinates are."""
+        return all(axis.stated for axis in self.axes or ())
 
     def __repr__(self) -> str:
         return representation("Prompt", prompt_facts(self))
@@ -165,39 +235,28 @@ class Prompt:
             raise PromptError(f"index {index!r} does not fit batch {tuple(self.batch)}")
         if gaps:  # an ellipsis stands for batch axes; left to torch it would swallow points and channels
             parts[gaps[0] : gaps[0] + 1] = [slice(None)] * spare
-        return self._each(lambda tensor, trailing: tensor[tuple(parts)])
+        return self._each(lambda tensor: tensor[tuple(parts)])
 
     def flat(self) -> Prompt:
         """The same prompts with exactly one batch axis."""
-        return self._each(lambda tensor, trailing: tensor.reshape(-1, *tensor.shape[len(self.batch) :]))
+        return self._each(lambda tensor: tensor.reshape(-1, *tensor.shape[len(self.batch) :]))
 
-    def to(self, *args: Any, **kwargs: Any) -> Prompt:
+    def to(
+        self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None
+    ) -> Prompt:
         """Like ``Tensor.to``: another device or floating dtype. Times, masks and graph go along."""
+        moved = self._each(mover(device, dtype))
+        return moved if self.graph is None else moved.mapped(graph=self.graph.to(moved.device))
 
-        def move(tensor: Tensor, trailing: int) -> Tensor:
-            moved = tensor.to(*args, **kwargs)
-            return moved if tensor.is_floating_point() else tensor.to(moved.device)
-
-        return self._each(move)
-
-    def _each(self, change: Any) -> Prompt:
-        """Every tensor through ``change(tensor, number of trailing axes)``."""
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Prompt:
+        """Every tensor, whose leading axes are those of the batch, through a function."""
         assert self.times is not None
-
-        def field(part: Field, trailing: int) -> Field:
-            return unchecked(
-                Field,
-                coords=change(part.coords, trailing),
-                values=change(part.values, trailing),
-                mask=None if part.mask is None else change(part.mask, trailing),
-            )
-
         return self.mapped(
-            inputs=field(self.inputs, 3),
-            outputs=field(self.outputs, 3),
-            query=field(self.query, 2),
-            at=change(self.at, 2),
-            times=change(self.times, 1),
+            inputs=self.inputs.each(change),
+            outputs=self.outputs.each(change),
+            query=self.query.each(change),
+            at=change(self.at),
+            times=change(self.times),
         )
 
     def choose(self, kept: Tensor) -> Prompt:
@@ -266,8 +325,57 @@ class Prompt:
         )
 
 
-def stack(prompts: Sequence[Prompt]) -> Prompt:
-    """Prompts of one shape, flattened and laid one after the other along one batch axis."""
+def stack(prompts: Iterable[Prompt]) -> Prompt:
+    """One prompt of many: their questions one after the other along one batch axis.
+
+    They need the same shapes apart from the batch, axes, dtype, device and graph. Masks, times and grids may
+    differ. What any of them assumed of its coordinates is what the first one assumed.
+    """
+    given = list(prompts)
+    if not given:
+        raise PromptError("there are no prompts to stack")
+    for i, prompt in enumerate(given):
+        if not isinstance(prompt, Prompt):
+            raise PromptError(f"stack takes prompts; number {i} is a {type(prompt).__name__}")
+        for what, first, own in zip(
+            ("shapes of inputs, outputs, query and at", "axes", "dtype", "device"),
+            stackable_facts(given[0]),
+            stackable_facts(prompt),
+            strict=True,
+        ):
+            if first != own:
+                raise PromptError(
+                    f"prompts that are stacked have the same {what}, apart from the batch; the first has "
+                    f"{_in_words(first)}, number {i} has {_in_words(own)}"
+                )
+        if not _same_graph(given[0].graph, prompt.graph):
+            raise PromptError(
+                f"prompts that are stacked have the same graph; number {i} has another than the first"
+            )
+    return concatenated(given)
+
+
+def stackable_facts(prompt: Prompt) -> tuple[object, ...]:
+    """Prompts can be stacked if these are the same: shapes without the batch, axes, dtype and device."""
+    skip = len(prompt.batch)
+    parts = (prompt.inputs.values, prompt.outputs.values, prompt.query.values, prompt.at)
+    shapes = tuple(tuple(part.shape[skip:]) for part in parts)
+    return shapes, prompt.axes, prompt.dtype, prompt.device
+
+
+def _in_words(fact: object) -> str:
+    return ", ".join(map(str, fact)) if isinstance(fact, tuple) else str(fact)
+
+
+def _same_graph(one: Graph | None, other: Graph | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    same_size = one.size == other.size and one.edges.shape == other.edges.shape
+    return one is other or (same_size and torch.equal(one.edges, other.edges.to(one.edges.device)))
+
+
+def concatenated(prompts: Sequence[Prompt]) -> Prompt:
+    """`stack` for prompts that are known to fit."""
     flat = [prompt.flat() for prompt in prompts]
     if len(flat) == 1:
         return flat[0]
@@ -402,4 +510,7 @@ def _check_finite(prompt: Prompt) -> None:
             )
 
 
-__all__ = ["Axis", "Field", "Graph", "Origin", "Prompt", "stack", "without_repeats"]
+__all__ = [
+    "Axis", "Coordinates", "Field", "Graph", "Origin", "Prompt", "concatenated", "stack", "stackable_facts",
+    "without_repeats",
+]  # fmt: skip

@@ -1,24 +1,32 @@
-"""A program run on a prompt with a frozen model: from its tasks to the result and the trace."""
+"""A program run on a prompt with a frozen model: from its requests to the result and the trace."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor
 
+from chop.core.deprecated import renamed
 from chop.core.errors import ProgramError
-from chop.core.model import Caller, FrozenModel
+from chop.core.model import MAX_BYTES, Caller, FrozenModel
 from chop.core.prompt import Field, Prompt
-from chop.core.tasks import Answer, HeldOut, Task, schedule
+from chop.core.tasks import Answer, HeldOut, Request, schedule
 from chop.core.trace import Trace
 from chop.core.trace_builder import Stages
 from chop.core.units import binary_unit, in_units
-from chop.core.words import cost_facts, outcome_facts, representation
+from chop.core.words import cost_facts, outcome_facts, representation, short_text
 
 if TYPE_CHECKING:
+    import numpy as np
+    import xarray
+
+    from chop.core.forecast import Rollout
     from chop.core.program import Outcome, Program
+
+__getattr__ = renamed(__name__, {"run": "run_program"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +45,39 @@ class Result:
     """Q: logical model evaluations for each query, after sharing."""
     rounds: int
     """How many times the program had to wait for the model."""
-    trace: Trace | None
+    prompt: Prompt
+    """What was asked."""
+    _trace: Trace | None
+
+    @property
+    def traced(self) -> bool:
+        """Whether the run kept its trace."""
+        return self._trace is not None
+
+    @property
+    def trace(self) -> Trace:
+        """What happened, stage by stage; an error where the run was told not to keep it."""
+        if self._trace is None:
+            raise ProgramError("this run kept no trace; leave trace=False out to have one")
+        return self._trace
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The answer as a numpy array ``(..., m, c)``."""
+        # numpy has no bfloat16
+        values = self.values.float() if self.values.dtype == torch.bfloat16 else self.values
+        array: np.ndarray[Any, Any] = values.cpu().numpy()
+        return array
+
+    def to_xarray(self) -> xarray.DataArray:
+        """The answer with named axes, which needs xarray.
+
+        Dimensions are those of the batch (``question``), then the axes of the grid with their coordinates, or
+        ``point`` where the answer's points are no grid, then ``channel`` if there are several. ``rejected``
+        and, where it is known, the in-context ``error`` go along as coordinates.
+        """
+        from chop.core.labelled import result_as_xarray
+
+        return result_as_xarray(self)
 
     def __repr__(self) -> str:
         return representation("Result", {**outcome_facts(self.values, self.held_out, {}), **cost_facts(self)})
@@ -46,6 +86,44 @@ class Result:
         from chop.pictures.notebook import result_html
 
         return result_html(self)
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `Program.run`."""
+
+    validate: bool
+    strict: bool
+    trace: bool
+    max_bytes: int
+
+
+@dataclass(frozen=True)
+class BoundProgram:
+    """A program with its model: called with a prompt, it answers."""
+
+    program: Program
+    model: FrozenModel
+    validate: bool = False
+    strict: bool = False
+    trace: bool = True
+    max_bytes: int = MAX_BYTES
+
+    def __call__(self, prompt: Prompt) -> Result:
+        """What ``program.run(model, prompt)`` gives, with the options it was bound with."""
+        return run_program(
+            self.program, self.model, prompt, self.validate, self.strict, self.trace, self.max_bytes
+        )
+
+    def rollout(
+        self, prompt: Prompt, steps: int, *, progress: Callable[[int], None] | None = None
+    ) -> Rollout:
+        """A forecast of many steps: see `chop.rollout`."""
+        from chop.core.forecast import rollout
+
+        return rollout(self.program, self.model, prompt, steps, strict=self.strict, progress=progress)
+
+    def __repr__(self) -> str:
+        return f"<BoundProgram: {short_text(self.program)}; model {type(self.model).__name__}>"
 
 
 def validation_error(outputs: Field, held_out: Tensor) -> Tensor:
@@ -75,7 +153,7 @@ def error_in_units(outputs: Field, held_out: Tensor, unit: Tensor) -> Tensor:
     return torch.where(counted, each, 0).sum(dim=-1) / counted.sum(dim=-1)
 
 
-def run(
+def run_program(
     root: Program,
     model: FrozenModel,
     prompt: Prompt,
@@ -87,7 +165,7 @@ def run(
     """What `Program.run` does."""
     caller = Caller(model, prompt, max_bytes)
     answer = Answer(root, prompt)
-    goals: list[Task] = [answer]
+    goals: list[Request] = [answer]
     if validate:
         # Padded, as `select` asks, so that the number compares with the errors it would see.
         goals.append(HeldOut(root, prompt, pad=True, gap=0))
@@ -113,8 +191,11 @@ def run(
         held_out=None if held_out is None else held_out.clone(),
         calls=caller.evaluations,
         rounds=len(record.rounds),
-        trace=trace,
+        prompt=prompt,
+        _trace=trace,
     )
 
 
-__all__ = ["Result", "error_in_units", "error_unit", "run", "validation_error"]
+__all__ = [
+    "BoundProgram", "Result", "RunOptions", "error_in_units", "error_unit", "run_program", "validation_error",
+]  # fmt: skip

@@ -1,6 +1,6 @@
 """Work as values: what a program needs is named, done once, and model calls go out in rounds.
 
-A task is a hashable value that says how it is done: its ``steps`` yield the tasks it needs and
+A request is a hashable value that says how it is done: its ``steps`` yield the tasks it needs and
 receive their results. `schedule` runs the steps of everything that can go on, and only when nothing
 can, hands all waiting model calls over together: that is a round. A task that two others need is
 done once, because equal tasks are one key. So no operator has to know about batching or sharing.
@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from chop.core.deprecated import renamed
 from chop.core.errors import ProgramError
 from chop.core.prompt import Prompt
 
 if TYPE_CHECKING:
     from chop.core.program import Program, Transform
 
-Steps = Generator[Sequence["Task"], list[Any], Any]
+__getattr__ = renamed(__name__, {"Task": "Request", "Split": "HeldOutPrompts", "Record": "RunRecord"})
+
+Steps = Generator[Sequence["Request"], list[Any], Any]
 
 
-class Task(ABC):
+class Request(ABC):
     """Something to be done once in a run. Concrete tasks are frozen dataclasses."""
 
     @abstractmethod
@@ -34,7 +37,7 @@ class Task(ABC):
 
 
 @dataclass(frozen=True)
-class Call(Task):
+class Call(Request):
     """The frozen model's answer to a prompt: a Tensor ``(..., m, c)``. The runtime's to do."""
 
     prompt: Prompt
@@ -44,7 +47,7 @@ class Call(Task):
 
 
 @dataclass(frozen=True)
-class Split(Task):
+class HeldOutPrompts(Request):
     """The held-out prompts of a prompt, one object however many validators ask."""
 
     prompt: Prompt
@@ -57,7 +60,7 @@ class Split(Task):
 
 
 @dataclass(frozen=True)
-class Answer(Task):
+class Answer(Request):
     """A program's `Outcome` on a prompt."""
 
     program: Program
@@ -68,7 +71,7 @@ class Answer(Task):
 
 
 @dataclass(frozen=True)
-class HeldOut(Task):
+class HeldOut(Request):
     """A program's answers at the example inputs: a Tensor ``(..., D, m, c)``."""
 
     program: Program
@@ -81,7 +84,7 @@ class HeldOut(Task):
 
 
 @dataclass(frozen=True)
-class Fit(Task):
+class Fit(Request):
     """A transform's `Frame` on a prompt."""
 
     transform: Transform
@@ -93,25 +96,25 @@ class Fit(Task):
 
 
 @dataclass
-class Record:
+class RunRecord:
     """What was done: results, who needed what, and the model calls of each round."""
 
-    results: dict[Task, Any] = field(default_factory=dict)
-    needs: dict[Task, list[Task]] = field(default_factory=lambda: defaultdict(list))
+    results: dict[Request, Any] = field(default_factory=dict)
+    needs: dict[Request, list[Request]] = field(default_factory=lambda: defaultdict(list))
     rounds: list[list[Call]] = field(default_factory=list)
 
 
-def schedule(goals: Sequence[Task], answer: Callable[[list[Prompt]], list[Tensor]]) -> Record:
+def schedule(goals: Sequence[Request], answer: Callable[[list[Prompt]], list[Tensor]]) -> RunRecord:
     """Do the goals and all they need; ``answer`` is called once a round with the waiting prompts."""
-    record = Record()
+    record = RunRecord()
     results = record.results
-    running: dict[Task, Steps] = {}
-    asked: dict[Task, Sequence[Task]] = {}
-    waiters: dict[Task, list[Task]] = defaultdict(list)
-    ready: deque[Task] = deque()
+    running: dict[Request, Steps] = {}
+    asked: dict[Request, Sequence[Request]] = {}
+    waiters: dict[Request, list[Request]] = defaultdict(list)
+    ready: deque[Request] = deque()
     calls: dict[Call, None] = {}
 
-    def begin(task: Task) -> None:
+    def begin(task: Request) -> None:
         if task in results or task in running or task in calls:
             return
         if isinstance(task, Call):
@@ -120,13 +123,13 @@ def schedule(goals: Sequence[Task], answer: Callable[[list[Prompt]], list[Tensor
             running[task] = task.steps()
             ready.append(task)
 
-    def finish(task: Task, result: Any) -> None:
+    def finish(task: Request, result: Any) -> None:
         results[task] = result
         for waiter in waiters.pop(task, ()):
             if all(need in results for need in asked[waiter]):
                 ready.append(waiter)
 
-    def resume(task: Task) -> None:
+    def resume(task: Request) -> None:
         steps = running[task]
         try:
             if task in asked:

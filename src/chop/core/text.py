@@ -10,22 +10,33 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import re
 import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from chop import __version__
 from chop.core.catalog import NAMED
-from chop.core.errors import ParseError, ProgramError
+from chop.core.errors import FileError, ParseError, ProgramError
 from chop.core.parameters import Operator
 from chop.core.program import Program, Projection, Stack, Transform, pipe
+
+FILE_VERSION = 1
+"""Of the text files that `Program.save` writes."""
+_HEADER = "chop program, format "
+_COMMENT = re.compile(r"""#[^\n]*|"[^"\n]*"|'[^'\n]*'""")
+"""A comment; or a string, in which # begins none."""
 
 ENTRY_POINTS = "chop.operators"
 """The entry-point group through which other packages add operators."""
 
 MAX_CHARACTERS = 4000
+MAX_FILE_CHARACTERS = 20_000
+"""With its comments."""
 MAX_BRACKETS = 40
 MAX_SIZE = 100
 MAX_DEPTH = 20
@@ -97,16 +108,17 @@ def _syntax(text: str) -> ast.expr:
     """Python's own parser, on text that cannot hurt it."""
     if not isinstance(text, str):
         raise ProgramError(f"program text must be a string, not {type(text).__name__}")
-    if len(text) > MAX_CHARACTERS:
+    code = _without_comments(text)
+    if len(code.strip()) > MAX_CHARACTERS:
         raise ParseError(f"the text is longer than {MAX_CHARACTERS} characters", text, MAX_CHARACTERS + 1)
     depth = 0
-    for column, character in enumerate(text, start=1):
+    for column, character in enumerate(code, start=1):
         if not (character.isascii() and (character.isprintable() or character in "\n\t")):
             raise ParseError(f"the character {character!r} is not plain ASCII text", text, column)
         depth += (character in "([{") - (character in ")]}")
         if depth > MAX_BRACKETS:
             raise ParseError(f"brackets are nested more than {MAX_BRACKETS} deep", text, column)
-    flat = text.replace("\n", " ").replace("\t", " ")
+    flat = code.replace("\n", " ").replace("\t", " ")
     stripped = flat.lstrip()
     if not stripped:
         raise ParseError("the text is empty; a program is something like rescale | icon", text, 1)
@@ -128,6 +140,37 @@ def _syntax(text: str) -> ast.expr:
     if names > MAX_SIZE:  # before anything recurses into it
         raise ParseError(f"the text names more than {MAX_SIZE} operators", text, 1)
     return tree
+
+
+def _without_comments(text: str) -> str:
+    """The text with spaces in the place of comments, so that columns stay what they are."""
+    return _COMMENT.sub(lambda found: found[0] if found[0][0] in "\"'" else " " * len(found[0]), text)
+
+
+def saved_text(program: Program, note: str, date: str) -> str:
+    """A program as `load_program` reads it, below comments that say what made it."""
+    if unprintable := [c for c in note + date if not (c.isprintable() or c == "\n")]:
+        raise ProgramError(f"a note is plain text; {unprintable[0]!r} cannot stand in it")
+    said = [f"{_HEADER}{FILE_VERSION}", f"chop {__version__}", *([date] if date else []), *note.splitlines()]
+    text = "".join(f"# {line}\n" for line in said) + f"{program}\n"
+    if len(text) > MAX_FILE_CHARACTERS:
+        raise ProgramError(f"a program file has at most {MAX_FILE_CHARACTERS} characters; shorten the note")
+    return text
+
+
+def load_program(path: str | Path) -> Program:
+    """The program in a text file; comments, from ``#`` to the end of a line, say where it comes from."""
+    try:
+        with Path(path).expanduser().open(encoding="utf-8") as file:
+            text = file.read(MAX_FILE_CHARACTERS + 1)
+    except FileNotFoundError:
+        raise FileError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path} cannot be read as program text: {error}") from None
+    first = text.partition("\n")[0]
+    if first.startswith(f"# {_HEADER}") and first != f"# {_HEADER}{FILE_VERSION}":
+        raise FileError(f"{path} says {first[2:60]!r}, this version reads {_HEADER}{FILE_VERSION}")
+    return parse(text.strip())
 
 
 class _Reader:

@@ -13,15 +13,15 @@ from torch import Tensor
 from chop.core.errors import ChopError
 from chop.core.prompt import Prompt
 from chop.core.words import (
-    axes_of,
+    axes_text,
     cost,
     cost_facts,
-    number,
+    number_text,
     outcome_facts,
     representation,
-    sizes_of,
+    short_text,
+    sizes_text,
     span,
-    text_of,
 )
 
 StageKind = Literal["leaf", "transform", "projection", "validator", "mixture", "held_out"]
@@ -87,7 +87,7 @@ class Trace:
 
     def __repr__(self) -> str:
         return representation(
-            "Trace", {"program": text_of(self.program), "queries": str(self.queries), **cost_facts(self)}
+            "Trace", {"program": short_text(self.program), "queries": str(self.queries), **cost_facts(self)}
         )
 
     def _repr_html_(self) -> str:
@@ -148,15 +148,17 @@ class Trace:
         which = f"; query {query} of 0 to {self.queries - 1}" if self.queries > 1 else ""
         lines = [
             f"program  {self.program}",
-            f"prompt   {sizes_of(self.prompt)}{which}",
-            f"axes     {axes_of(self.prompt)}",
+            f"prompt   {sizes_text(self.prompt)}{which}",
+            f"axes     {axes_text(self.prompt)}",
             "",
         ]
         lines += ["  " * step.depth + self.describe(step, query) for step in self.stages()]
         lines.append("")
         lines.append(f"answer   {span(self.at_query(self.root.values, query), 'values ')}")
         if self.error is not None:
-            lines.append(f"error    {number(self.at_query(self.error, query))} (in-context, mean squared)")
+            lines.append(
+                f"error    {number_text(self.at_query(self.error, query))} (in-context, mean squared)"
+            )
         if self.rejected is not None and bool(self.at_query(self.rejected, query)):
             lines.append("rejected the answer is not finite: do not use it")
         lines.append(f"cost     {cost(self.calls, self.rounds)}")
@@ -185,7 +187,7 @@ class Trace:
 
     def note(self, value: Tensor | str, query: int) -> str:
         """A note in words, for one query."""
-        return value if isinstance(value, str) else number(self.at_query(value, query))
+        return value if isinstance(value, str) else number_text(self.at_query(value, query))
 
     def _visibility(self, stage: Stage, query: int) -> str:
         """Says when a held-out output still stands in the prompt as another example's input.

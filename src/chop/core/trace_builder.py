@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from chop.core.tasks import Answer, Call, Fit, HeldOut, Record, Task
+from chop.core.tasks import Answer, Call, Fit, HeldOut, Request, RunRecord
 from chop.core.trace import Stage
 
 if TYPE_CHECKING:
@@ -19,17 +19,17 @@ class Stages:
     of the run until the garbage collector comes by.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: RunRecord) -> None:
         self._record = record
         self._round_of = {call: i + 1 for i, calls in enumerate(record.rounds) for call in calls}
-        self._made: dict[Task, Stage] = {}
+        self._made: dict[Request, Stage] = {}
 
-    def __call__(self, task: Task) -> Stage:
+    def __call__(self, task: Request) -> Stage:
         if task not in self._made:
             self._made[task] = self._answer(task) if isinstance(task, Answer) else self._held_out(task)
         return self._made[task]
 
-    def _children(self, task: Task) -> tuple[Stage, ...]:
+    def _children(self, task: Request) -> tuple[Stage, ...]:
         # A program that reports its own held-out answers is already there as an answer.
         return tuple(
             self(need)
@@ -54,7 +54,7 @@ class Stages:
             round=self._round_of[calls[0]] if calls else None,
         )
 
-    def _held_out(self, task: Task) -> Stage:
+    def _held_out(self, task: Request) -> Stage:
         assert isinstance(task, HeldOut)
         kept = task.prompt.examples - (0 if task.pad else 1)
         text = str(task.program)

@@ -21,7 +21,7 @@ MAX_TEXT = 200
 """Longest program text in a representation."""
 
 
-def number(tensor: Tensor) -> str:
+def number_text(tensor: Tensor) -> str:
     """A few numbers as they are, many as a range."""
     flat = tensor.reshape(-1)
     if flat.dtype == torch.bool:
@@ -72,7 +72,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def sizes_of(prompt: Prompt) -> str:
+def sizes_text(prompt: Prompt) -> str:
     """From what to what: examples, points and channels."""
     inputs, outputs = prompt.inputs, prompt.outputs
     return (
@@ -81,13 +81,13 @@ def sizes_of(prompt: Prompt) -> str:
     )
 
 
-def axes_of(prompt: Prompt) -> str:
+def axes_text(prompt: Prompt) -> str:
     """What the coordinates are: names, periods, and what was taken for granted."""
     names = ", ".join(map(str, prompt.axes or ()))
     return f"{names}, assumed: {prompt.assumed}" if prompt.assumed else names
 
 
-def text_of(program: object) -> str:
+def short_text(program: object) -> str:
     """A program's text, its middle left out where it is long."""
     text = str(program)
     half = (MAX_TEXT - 5) // 2
@@ -112,9 +112,9 @@ def prompt_facts(prompt: Prompt) -> Facts:
     """What a prompt asks."""
     parts = {name: getattr(prompt, name).values for name in ("inputs", "outputs", "query")}
     return {
-        "shows": sizes_of(prompt),
+        "shows": sizes_text(prompt),
         **({"batch": str(tuple(prompt.batch))} if prompt.batch else {}),
-        "axes": axes_of(prompt),
+        "axes": axes_text(prompt),
         "dtype": _kind(prompt.query.values),
         **{name: span(values) for name, values in parts.items()},
     }

@@ -72,7 +72,6 @@ class Proposal:
     text: str
     move: str
     parents: tuple[int, ...] = ()
-    new_operators: tuple[str, ...] = ()
     agent: int = 0
 
 
@@ -122,8 +121,7 @@ def propose_by_moves(agent: Agent, brief: Brief) -> Proposals:
             continue
         text = str(made.program)
         if text not in brief.taken and text not in found:
-            new = made.new_operators(brief.references)
-            found[text] = Proposal(text, name, made.parents, new, agent.number)
+            found[text] = Proposal(text, name, made.parents, agent.number)
     return Proposals(tuple(found.values()))
 
 

@@ -26,11 +26,15 @@ JOURNAL_FORMAT = "chop-evolution-2"
 FIRST_FORMAT = "chop-evolution-1"
 """Of version 0.1.0: knows no axes, times, masks and metric, and only some limits."""
 
+_NAMES = schema.list_of(schema.string)
+_LINE: schema.Shape = {
+    "version": schema.string, "task": schema.string, "seed": schema.safe_int, "agents": _NAMES,
+}  # fmt: skip
+_FINGERPRINTS: schema.Shape = {"data": schema.string, "model": schema.string}
 _FIRST_RULES: schema.Shape = {
-    **dict.fromkeys(("size", "depth", "calls"), schema.integer),
-    **dict.fromkeys(("start", "guidance"), schema.string),
-    "operators": schema.list_of(schema.string),
-}
+    "size": schema.safe_int, "depth": schema.safe_int, "calls": schema.safe_int, "start": schema.string,
+    "operators": _NAMES, "guidance": schema.string,
+}  # fmt: skip
 
 
 def _is_equal(found: Any, wanted: Any) -> bool:
@@ -82,7 +86,7 @@ _PARTS: Mapping[str, _Part] = {
     "metric": _Part("the metric", same=fingerprint.may_be_same),
     "limits": _Part("the limits", schema.mapping_of(schema.finite), _limits_are_same, _changed_limits),
     "start": _Part("the start program", change=lambda found, wanted: f"{found}, now {wanted}"),
-    "operators": _Part("the operators", schema.list_of(schema.string), change=_changed_operators),
+    "operators": _Part("the operators", _NAMES, change=_changed_operators),
     "own_operators": _Part("the code of an operator", schema.mapping_of(schema.string), _operators_are_same),
     "guidance": _Part("the first guidance"),
 }  # fmt: skip
@@ -141,29 +145,17 @@ class SearchIdentity:
     @classmethod
     def from_json(cls, record: Any, path: Path) -> SearchIdentity:
         """The identity that a line holds, of this format or of the first."""
-        told = f"{path} does not begin like an evolution"
+        what = f"{path} does not begin like an evolution"
         if not isinstance(record, dict) or "format" not in record:
-            raise EvolutionError(f"{told}; use another folder")
+            raise EvolutionError(f"{what}; use another folder")
         if record["format"] not in (JOURNAL_FORMAT, FIRST_FORMAT):
             raise EvolutionError(
                 f"{path} has format {str(record['format'])[:40]!r}; this version reads {JOURNAL_FORMAT!r}"
             )
+        schema.checked_record(record, _LINE, what, EvolutionError)
         parts = _first_parts(record) if record["format"] == FIRST_FORMAT else record.get("parts")
-        checks = {name: part.check for name, part in _PARTS.items()}
-        problem = schema.mismatch(
-            record,
-            {
-                "version": schema.string,
-                "task": schema.string,
-                "seed": schema.integer,
-                "agents": schema.list_of(schema.string),
-            },
-        ) or schema.mismatch(
-            parts, {"data": schema.string, "model": schema.string, **schema.present_part(parts, checks)}
-        )
-        if problem:
-            raise EvolutionError(f"{told}: it has {problem}; use another folder")
-        assert isinstance(parts, dict)
+        known = schema.present_part(parts, {name: part.check for name, part in _PARTS.items()})
+        parts = schema.checked_record(parts, {**_FINGERPRINTS, **known}, what, EvolutionError)
         return cls(record["version"], record["task"], record["seed"], tuple(record["agents"]), parts)
 
     def difference(self, wanted: SearchIdentity) -> str:
@@ -174,9 +166,8 @@ class SearchIdentity:
                 return f"its {name} is {_in_words(one)}, not {_in_words(other)}"
         changes = []
         for name, part in _PARTS.items():
-            found, now = self.parts.get(name), wanted.parts[name]
-            if name in self.parts and not part.same(found, now):
-                change = part.change(found, now)
+            if name in self.parts and not part.same(self.parts[name], wanted.parts[name]):
+                change = part.change(self.parts[name], wanted.parts[name])
                 changes.append(f"{part.words} of the task changed{f' ({change})' if change else ''}")
         return ", and ".join(changes)
 
@@ -191,9 +182,7 @@ def _first_parts(record: dict[str, Any]) -> Any:
         rules = json.loads(record["rules"])
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    if schema.mismatch(rules, _FIRST_RULES) or schema.mismatch(
-        record, {"data": schema.string, "model": schema.string}
-    ):
+    if schema.mismatch(rules, _FIRST_RULES) or schema.mismatch(record, _FINGERPRINTS):
         return None
     return {
         "data": record["data"], "model": record["model"],

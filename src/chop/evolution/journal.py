@@ -28,12 +28,12 @@ from chop.storage.schema import (
     anything,
     checked_record,
     finite,
-    integer,
     list_of,
     mapping_of,
     one_of,
     optional,
     record_of,
+    safe_int,
     string,
 )
 
@@ -41,19 +41,19 @@ JOURNAL_FILE = "journal.jsonl"
 
 _SHAPES: Mapping[str, Shape] = {
     "candidate": {
-        "candidate": integer, "iteration": integer, "agent": integer, "move": string,
-        "parents": list_of(integer), "program": string, "size": integer, "calls": integer,
+        "candidate": safe_int, "iteration": safe_int, "agent": safe_int, "move": string,
+        "parents": list_of(safe_int), "program": string, "size": safe_int, "calls": safe_int,
         "status": one_of("done", "stopped", "failed"), "reason": string, "fitness": optional(finite),
         "errors": list_of(finite), "clock": record_of({"seconds": finite}),
     },
     "said": {
-        "iteration": integer, "agent": integer, "programs": list_of(string), "guidance": optional(string),
+        "iteration": safe_int, "agent": safe_int, "programs": list_of(string), "guidance": optional(string),
         "notes": mapping_of(anything),
     },
     "race": {
-        "iteration": integer, "references": list_of(integer), "winner": integer, "best": integer,
+        "iteration": safe_int, "references": list_of(safe_int), "winner": safe_int, "best": safe_int,
         "value": optional(finite), "ratings": mapping_of(finite), "born": list_of(anything),
-        "gone": list_of(integer),
+        "gone": list_of(safe_int),
     },
     "head": {},  # it is read, and checked, as the first line is
 }  # fmt: skip

@@ -21,7 +21,7 @@ from chop.evolution.chat import Chat, ChatError, Message
 from chop.evolution.population import Candidate
 from chop.evolution.space import Space, program_parameters, value_parameters
 from chop.storage.log import AppendLog
-from chop.storage.schema import integer
+from chop.storage.schema import safe_int
 
 MAX_LINES = 200
 """Lines of an answer that are looked at."""
@@ -89,9 +89,7 @@ class LanguageModel:
         programs, guidance, refused = parse_answer(text, brief)
         self._count(bool(programs))
         parents = tuple(candidate.number for candidate in brief.references)
-        proposals = tuple(
-            Proposal(program, LANGUAGE_MODEL, parents, agent=agent.number) for program in programs
-        )
+        proposals = tuple(Proposal(text, LANGUAGE_MODEL, parents, agent.number) for text in programs)
         return Proposals(proposals, guidance, {"tokens": reply.tokens, "refused": refused})
 
     def _count(self, fruitful: bool) -> None:
@@ -120,7 +118,7 @@ def tokens_spent(transcript: Path) -> int:
     if not transcript.is_file():
         return 0
     log = AppendLog(transcript, EvolutionError, writing=False)
-    return sum(record["tokens"] for _, record in log.records(lambda _: ("answer", {"tokens": integer})))
+    return sum(record["tokens"] for _, record in log.records(lambda _: ("answer", {"tokens": safe_int})))
 
 
 def parse_answer(text: str, brief: Brief) -> tuple[list[str], str | None, int]:

@@ -24,12 +24,12 @@ from chop.evolution.space import (
     as_program,
     inner_programs,
     named_operators,
+    nested_programs,
     operator_at,
     program_parameters,
     replace_at,
     set_at,
     structure_of,
-    subprograms,
     surround,
     value_parameters,
 )
@@ -47,12 +47,6 @@ class Offspring:
 
     program: Program
     parents: tuple[int, ...] = ()
-
-    def new_operators(self, references: Sequence[Candidate]) -> tuple[str, ...]:
-        """The names of operators that the program has and its parents lack."""
-        parents = [candidate.program() for candidate in references if candidate.number in self.parents]
-        old = {node.name for parent in parents for _, node in named_operators(parent)}
-        return tuple(sorted({node.name for _, node in named_operators(self.program)} - old))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +71,7 @@ class Moves(ProgramGenerator):
     def insert(self) -> Offspring | None:
         """One more operator around some part."""
         root, parents = self._reference()
-        path, part = self.random.choice(subprograms(root))
+        path, part = self.random.choice(nested_programs(root))
         return Offspring(replace_at(root, path, self.extended(part)), parents)
 
     def delete(self) -> Offspring | None:
@@ -145,8 +139,8 @@ class Moves(ProgramGenerator):
             return None
         one, other = self.random.sample(list(self.references), 2)
         root = one.program()
-        path, _ = self.random.choice(subprograms(root))
-        _, part = self.random.choice(subprograms(other.program()))
+        path, _ = self.random.choice(nested_programs(root))
+        _, part = self.random.choice(nested_programs(other.program()))
         return Offspring(replace_at(root, path, part), (one.number, other.number))
 
     def join(self) -> Offspring | None:
@@ -159,7 +153,7 @@ class Moves(ProgramGenerator):
         kind = self.kind(kinds)
         if not rest or self.random.random() < 0.3:
             root = one.program()
-            path, part = self.random.choice(subprograms(root))
+            path, part = self.random.choice(nested_programs(root))
             return Offspring(replace_at(root, path, self.enclosed(kind, part)), (one.number,))
         other = self.random.choice(rest)
         outside, members = _common_outside(one.program(), other.program())
@@ -173,7 +167,7 @@ class Moves(ProgramGenerator):
         if not self.space.branching:
             return None
         root, parents = self._reference()
-        places = subprograms(root)
+        places = nested_programs(root)
         path, part = places[0] if self.random.random() < 0.4 else self.random.choice(places)
         return Offspring(
             replace_at(root, path, self.enclosed(self.kind(self.space.branching), part)), parents
@@ -206,7 +200,7 @@ MOVES: Mapping[str, Callable[[Moves], Offspring | None]] = MappingProxyType(
 def programs_with_one_less(root: Program) -> list[Program]:
     """Every program that is left when one operator or one member is taken away, in order."""
     found = []
-    for path, part in subprograms(root):
+    for path, part in nested_programs(root):
         found += [replace_at(root, path, inner) for inner in inner_programs(part)]
         for key, param in program_parameters(type(part)).items():
             members = getattr(part, key)

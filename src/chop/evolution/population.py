@@ -10,7 +10,7 @@ from typing import Literal
 
 from chop.core.program import Program
 from chop.core.text import parse
-from chop.evolution.space import structure_of
+from chop.evolution.space import named_operators, structure_of
 
 Status = Literal["done", "stopped", "failed"]
 """Judged on every question; given up as hopeless on some of them; without a usable answer."""
@@ -83,6 +83,11 @@ class Candidate:
     def evaluations(self) -> int:
         """Model evaluations it was charged for."""
         return self.calls * len(self.errors)
+
+    @property
+    def operators(self) -> set[str]:
+        """The names of its operators."""
+        return {node.name for _, node in named_operators(self.program())}
 
     def program(self) -> Program:
         """The program itself."""

@@ -23,7 +23,7 @@ from chop.evolution.judging import CachedModel
 from chop.evolution.moves import programs_with_one_less
 from chop.evolution.population import INITIAL_RATING, Candidate
 from chop.evolution.search import Evolved
-from chop.evolution.task import Task, errors_of
+from chop.evolution.task import Task, errors_of, explain_program
 from chop.pictures import draw_program, html
 from chop.pictures.rendering import figure_bytes
 from chop.problems.case import Case
@@ -80,10 +80,9 @@ def analyse_winner(evolved: Evolved) -> WinnerAnalysis:
     winner = evolved.winner
     # What remains of a program without one of its parts asks mostly what the whole asks.
     task = replace(evolved.task, model=CachedModel(evolved.task.model))
-    trace = winner.program().run(task.model, task.cases.prompt[:1]).trace
-    assert trace is not None
     family = _family(winner, evolved.state.candidates)
-    return WinnerAnalysis(_scores(task, winner), _ablation(task, winner), family, trace.explain())
+    trace = explain_program(task, winner.text)
+    return WinnerAnalysis(_scores(task, winner), _ablation(task, winner), family, trace)
 
 
 def _scores(task: Task, winner: Candidate) -> tuple[ProgramScore, ...]:

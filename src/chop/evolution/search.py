@@ -290,7 +290,7 @@ class _Search:
             record = answer_record(brief.iteration, agent, proposer(agent, brief))
         self.journal.write(record)
         parents = tuple(candidate.number for candidate in brief.references)
-        programs = [Proposal(t, agent.kind, parents, agent=agent.number) for t in record["programs"]]
+        programs = [Proposal(t, agent.kind, parents, agent.number) for t in record["programs"]]
         return Proposals(tuple(programs), record["guidance"])
 
     def _judged(self, proposals: Sequence[Proposal]) -> list[Candidate]:
@@ -342,15 +342,17 @@ class _Search:
         return Submission(text, population[min(BAR_RANK, len(population) - 1)].errors, tuple(rivals))
 
     def _note_trials(self, proposals: Sequence[Proposal], new: Sequence[Candidate]) -> None:
-        """Every agent learns what came of its proposals, and whether that was better than all it was made
-        from, or than the worst survivor."""
+        """Every agent learns what came of its proposals, which operators were new in them, and whether they
+        were better than all they were made from, or than the worst survivor."""
         state = self.state
         floor = state.population[-1].value
         for proposal, candidate in zip(proposals, new, strict=True):
-            before = max((state.candidates[number].value for number in candidate.parents), default=floor)
+            parents = [state.candidates[number] for number in proposal.parents]
+            before = max((parent.value for parent in parents), default=floor)
             won = candidate.status == "done" and candidate.value > before + GAIN
+            old = {name for parent in parents for name in parent.operators}
+            trial = Trial(proposal.move, tuple(sorted(candidate.operators - old)), won)
             agent = state.agents[proposal.agent]
-            trial = Trial(proposal.move, proposal.new_operators, won)
             state.agents[agent.number] = replace(agent, trials=(*agent.trials, trial))
 
     def _rate(self, running: Sequence[int], new: Sequence[Candidate]) -> int:

@@ -69,7 +69,7 @@ def as_program(made: object) -> Program:
     return made
 
 
-def subprograms(root: Program) -> list[tuple[TreePath, Program]]:
+def nested_programs(root: Program) -> list[tuple[TreePath, Program]]:
     """Every part that answers prompts, the whole first."""
     return [(path, part) for path, part in _walk(root) if isinstance(part, Program)]
 

@@ -110,3 +110,10 @@ def errors_of(task: Task, text: str, cases: Case, chunk: int = 50) -> Tensor:
         part = cases[low : low + chunk]
         found.append(task.errors(program.run(task.model, part.prompt, trace=False).values, part))
     return torch.cat(found)
+
+
+def explain_program(task: Task, text: str) -> str:
+    """What a program does on the first question of a task, in words."""
+    trace = parse(text).run(task.model, task.cases.prompt[:1]).trace
+    assert trace is not None
+    return trace.explain()

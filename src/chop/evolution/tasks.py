@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from chop.core.errors import EvolutionError
+from chop.core.programs import TEXTS
 from chop.core.user_code import load_file
 from chop.evolution.task import Limits, Task
 
@@ -26,35 +27,30 @@ AIR_QUESTIONS = 200
 AIR_LEAD = 24
 
 
+def _bundled(name: str, sample: Callable[..., Case], limits: Limits, known: Mapping[str, str]) -> Task:
+    """A task for the bundled network of its name, on the evolution set that ``sample`` draws."""
+    from chop.icon import weights
+
+    cases = sample(QUESTIONS, split="evolution")
+    validation = sample(QUESTIONS, split="evolution", seed=VALIDATION_SEED)
+    return Task(name, weights.load(name), cases, validation, limits=limits, known=known)
+
+
 def conservation_task() -> Task:
     """One step of sin u - cos u on the bundled network: the paper's evolution set."""
-    from chop.core.programs import TEXTS
-    from chop.icon import weights
-    from chop.problems import conservation as problem
+    from chop.problems.conservation import sample
 
-    return Task(
-        "conservation",
-        weights.load("conservation"),
-        problem.sample("sin_cos", QUESTIONS, split="evolution"),
-        validation=problem.sample("sin_cos", QUESTIONS, split="evolution", seed=VALIDATION_SEED),
-        known={"Raw ICON": TEXTS["raw"], "CHOP(Conservation)": TEXTS["conservation"]},
-    )
+    known = {"Raw ICON": TEXTS["raw"], "CHOP(Conservation)": TEXTS["conservation"]}
+    return _bundled("conservation", partial(sample, "sin_cos"), Limits(), known)
 
 
 def mfc_task() -> Task:
     """Density to density with a length scale of 0.5 on the bundled network: the paper's evolution set."""
-    from chop.core.programs import TEXTS
-    from chop.icon import weights
-    from chop.problems import mfc as problem
+    from chop.problems.mfc import sample
 
-    return Task(
-        "mfc",
-        weights.load("mfc"),
-        problem.sample("g_2to2", 0.5, QUESTIONS, split="evolution"),
-        validation=problem.sample("g_2to2", 0.5, QUESTIONS, split="evolution", seed=VALIDATION_SEED),
-        limits=Limits(calls=18),  # an evaluation costs ten times what it costs on conservation laws
-        known={"Raw ICON": TEXTS["raw"], "CHOP(MFC)": TEXTS["mfc"], "CHOP(Corr)": TEXTS["corr"]},
-    )
+    limits = Limits(calls=18)  # an evaluation costs ten times what it costs on conservation laws
+    known = {"Raw ICON": TEXTS["raw"], "CHOP(MFC)": TEXTS["mfc"], "CHOP(Corr)": TEXTS["corr"]}
+    return _bundled("mfc", partial(sample, "g_2to2", 0.5), limits, known)
 
 
 def air_yrd_task() -> Task:
@@ -72,8 +68,6 @@ def air_yrd_task() -> Task:
 
 def air_task(model: FrozenModel, history: History, queries: Period, questions: int) -> Task:
     """A day ahead on a region's history; evolution and validation ask different hours."""
-    from chop.core.programs import TEXTS
-
     return Task(
         "air",
         model,

@@ -14,7 +14,7 @@ from chop.files.layout import settings_of
 from chop.files.questions import QuestionFile, Questions
 from chop.files.sources import Values, open_source
 from chop.problems.case import Case
-from chop.problems.question_files import CASES_FORMAT, CASES_VERSION
+from chop.problems.question_files import CASES_FORMAT, CASES_VERSION, write_cases
 
 
 class CaseFile:
@@ -37,9 +37,10 @@ class CaseFile:
 
     def _check_rows(self) -> None:
         """Also of arrays that are no part of a question."""
-        self._questions.check_sizes(self._questions.source.arrays)
-        rows = self._questions.source.number_note("rows")
-        for name, array in self._questions.source.arrays.items():
+        source = self._questions.source
+        self._questions.check_sizes(source.arrays)
+        rows = source.number_note("rows")
+        for name, array in source.arrays.items():
             if not array.is_shared() and array.shape[:1] != (rows,):
                 raise FileError(f"{self.path}: {name} has not the {rows} rows it should; make it again")
         if rows != len(self) or not self._questions.has_target:
@@ -101,4 +102,4 @@ def _data_errors() -> Iterator[None]:
         raise DataError(str(error)) from None
 
 
-__all__ = ["CaseFile"]
+__all__ = ["CaseFile", "write_cases"]  # both were in chop.problems.storage

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from chop.core.errors import FileError
+from chop.core.labelled import AXIS_NAMES, CHANNEL_NAMES
 from chop.files.sources import ArraySource, StoredArray, Values
 from chop.problems.question_files import CASES_FORMAT
 
@@ -119,7 +120,7 @@ class Grid:
 
     def stated_axes(self) -> StatedAxes | None:
         """What the axes are called; None for a single x, whose period its points may show."""
-        names = tuple("t" if name == "time" else name for name in self.names)
+        names = tuple(AXIS_NAMES.get(name, name) for name in self.names)
         return None if names == ("x",) else tuple((name, None) for name in names)
 
 
@@ -201,7 +202,7 @@ class NamedArrays:
             return None
         stored, lead = self.found[function.values], len(SPECS[function.values].axes) - 2
         inner = list(zip(stored.dims, stored.shape, strict=True))[lead:]
-        if inner and (inner[-1][0] in ("channel", "channels", "c") or not self._has_coordinates(*inner[-1])):
+        if inner and (inner[-1][0] in CHANNEL_NAMES or not self._has_coordinates(*inner[-1])):
             inner.pop()
         names = tuple(
             name for name, length in inner if name is not None and self._has_coordinates(name, length)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from chop.core import user_code
-from chop.core.errors import FileError, ModelError
+from chop.core.errors import ModelError
 from chop.core.model import FrozenModel
 from chop.core.program import Program
-from chop.core.text import MAX_CHARACTERS, parse
+from chop.core.text import parse
 
 
 def choose_model(source: str) -> FrozenModel:
@@ -53,16 +53,9 @@ def _python_file(source: str) -> tuple[Path, str] | None:
 def choose_program(source: str) -> Program:
     """A program from a text file, by its text or by its name in `chop.programs`."""
     path = Path(source).expanduser()
-    if path.suffix != ".txt" or "|" in source:
-        return parse(source)
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(MAX_CHARACTERS + 1).strip()
-    except FileNotFoundError:
-        raise FileError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path} cannot be read as program text: {error}") from None
-    return parse(text)
+    if path.suffix == ".txt" and "|" not in source:
+        return Program.load(path)
+    return parse(source)
 
 
 __all__ = ["choose_model", "choose_program", "model_file"]

@@ -32,7 +32,7 @@ from chop.runs.fingerprint import of_file, of_module
 from chop.storage.atomic import errors_named
 from chop.storage.json_text import readable
 from chop.storage.log import AppendLog
-from chop.storage.schema import anything, integer, list_of, mapping_of, mismatch, optional, string
+from chop.storage.schema import anything, list_of, mapping_of, mismatch, optional, safe_int, string
 
 BLOCK_BYTES = 8 * 2**20
 """Answers that are in memory at a time when they are put together."""
@@ -42,8 +42,10 @@ _VALUES, _INDEX, _LOCK, _COMPLETE = "values", "index", "lock", "whole"
 _BY_CONTENT = ("file of questions", "model")
 """Of these only a checksum is kept."""
 _HEAD = {"run": mapping_of(anything)}
-_FINISHED = {"first": integer, "last": integer, "reason": optional(string)}
-_ANSWERED = {"crc": integer, "columns": mapping_of(list_of(string, 2)), "calls": integer, "rounds": integer}
+_FINISHED = {"first": safe_int, "last": safe_int, "reason": optional(string)}
+_ANSWERED = {
+    "crc": safe_int, "columns": mapping_of(list_of(string, 2)), "calls": safe_int, "rounds": safe_int,
+}  # fmt: skip
 _COLUMN_TYPES = {np.dtype(kind).str for kind in ("bool", "float16", "float32", "float64")}
 
 

@@ -1,8 +1,16 @@
-"""The built-in operators, one small file a family. This list is the closed registry's core."""
+"""The built-in operators, one small file a family. The list `BUILT_IN` is the closed registry's core.
+
+Each has the name that program texts have for it: ``select(correct(rescale | icon), icon)`` is Python as it
+is text. A name alone is the operator with its default options, as is ``icon()``; ``Rescale`` and the other
+classes are what these values are instances of.
+"""
+
+from __future__ import annotations
 
 from chop.core.parameters import Operator
-from chop.core.program import Icon
+from chop.core.program import Icon, Program
 from chop.operators.affine import Flip, Minmax, Normalize, Rescale
+from chop.operators.bare import around_one, bare
 from chop.operators.examples import Increment, NearestExamples
 from chop.operators.frames import MovingFrame, Reflect
 from chop.operators.leaves import (
@@ -59,4 +67,107 @@ BUILT_IN: tuple[type[Operator], ...] = (
     Average,
 )
 
-__all__ = ["BUILT_IN", *(operator.__name__ for operator in BUILT_IN)]
+icon = bare(Icon)
+last_frame = bare(LastFrame)
+first_frame = bare(FirstFrame)
+mean_output = bare(MeanOutput)
+nearest_output = bare(NearestOutput)
+copy_query = bare(CopyQuery)
+query_mean = bare(QueryMean)
+ridge = bare(Ridge)
+moving_frame = bare(MovingFrame)
+rescale = bare(Rescale)
+normalize = bare(Normalize)
+minmax = bare(Minmax)
+increment = bare(Increment)
+flip = bare(Flip)
+reflect = bare(Reflect)
+nearest_examples = bare(NearestExamples)
+conserve_mean = bare(ConserveMean)
+nonnegative = bare(Nonnegative)
+unit_mass = bare(UnitMass)
+within_examples = bare(WithinExamples)
+bound_variation = bare(BoundVariation)
+finite = bare(Finite)
+correct = around_one(Correct)
+debias = around_one(Debias)
+
+
+def select(*branches: Program, pad: bool = True, gap: int = 0) -> Select:
+    """The branch with the smallest in-context error, if it beats the last, the fallback (see `Select`)."""
+    return Select(branches, pad=pad, gap=gap)
+
+
+def combine(
+    *candidates: Program,
+    channels: tuple[int, ...] = (),
+    shrink: bool = True,
+    pad: bool = False,
+    gap: int = 0,
+) -> Combine:
+    """A convex mixture, fitted at the example inputs and shrunk towards the first (see `Combine`)."""
+    return Combine(candidates, channels=channels, shrink=shrink, pad=pad, gap=gap)
+
+
+def average(*members: Program) -> Average:
+    """The plain mean of several programs' answers (see `Average`)."""
+    return Average(members)
+
+
+__all__ = [
+    "BUILT_IN",
+    "Average",
+    "BoundVariation",
+    "Combine",
+    "ConserveMean",
+    "CopyQuery",
+    "Correct",
+    "Debias",
+    "Finite",
+    "FirstFrame",
+    "Flip",
+    "Icon",
+    "Increment",
+    "LastFrame",
+    "MeanOutput",
+    "Minmax",
+    "MovingFrame",
+    "NearestExamples",
+    "NearestOutput",
+    "Nonnegative",
+    "Normalize",
+    "QueryMean",
+    "Reflect",
+    "Rescale",
+    "Ridge",
+    "Select",
+    "UnitMass",
+    "WithinExamples",
+    "average",
+    "bound_variation",
+    "combine",
+    "conserve_mean",
+    "copy_query",
+    "correct",
+    "debias",
+    "finite",
+    "first_frame",
+    "flip",
+    "icon",
+    "increment",
+    "last_frame",
+    "mean_output",
+    "minmax",
+    "moving_frame",
+    "nearest_examples",
+    "nearest_output",
+    "nonnegative",
+    "normalize",
+    "query_mean",
+    "reflect",
+    "rescale",
+    "ridge",
+    "select",
+    "unit_mass",
+    "within_examples",
+]

@@ -13,7 +13,7 @@ from chop.core.parameters import choice, flag, number
 from chop.core.program import Frame, Notes, Transform
 from chop.core.prompt import Prompt
 from chop.core.units import binary_unit, in_units
-from chop.operators.statistics import Visible, at_least, mean_rule, mfc_rule
+from chop.operators.statistics import Visible, at_least, everywhere, mean_rule, mfc_rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +45,6 @@ def affine_frame(prompt: Prompt, inputs: Affine, outputs: Affine, notes: Notes) 
     return Frame(mapped, outputs.backward, outputs.each().backward, notes)
 
 
-def _everywhere(per_query: Tensor) -> Tensor:
-    """One number a query, ``(...)``, to broadcast against ``(..., n, c)``."""
-    return per_query[..., None, None]
-
-
 @final
 @dataclass(frozen=True)
 class Rescale(Transform):
@@ -70,7 +65,7 @@ class Rescale(Transform):
 
     def fit(self, prompt: Prompt) -> Frame:
         centre, scale = mfc_rule(prompt) if self.center == "auto" else mean_rule(prompt)
-        affine = Affine(_everywhere(centre), _everywhere(scale / self.target))
+        affine = Affine(everywhere(centre), everywhere(scale / self.target))
         return affine_frame(prompt, affine, affine, {"centre": centre, "scale": scale})
 
 
@@ -127,7 +122,7 @@ class Minmax(Transform):
         visible = Visible(prompt)
         low, high = visible.smallest, visible.largest
         half = at_least(high - low, visible.size) / 2
-        affine = Affine(_everywhere(low), _everywhere(half), offset=-1.0)
+        affine = Affine(everywhere(low), everywhere(half), offset=-1.0)
         return affine_frame(prompt, affine, affine, {"low": low, "high": high})
 
 

@@ -10,7 +10,7 @@ from chop.core.prompt import Prompt, without_repeats
 def time_axis(prompt: Prompt, who: str) -> int | None:
     """The position of time among the coordinates, None where there is none; ``who`` needs to know."""
     axes = prompt.axes or ()
-    if len(axes) > 1 and prompt.assumed:
+    if len(axes) > 1 and not prompt.axes_stated:
         shown = ", ".join(f'chop.Axis("{name}")' for name in _names(len(axes)))
         raise ProgramError(
             f"{who} needs to know which of the {len(axes)} coordinates is time, if any: make the prompt with "
@@ -25,7 +25,7 @@ def periodic_axis(prompt: Prompt, who: str) -> tuple[int, float]:
     periodic = [(i, axis.period) for i, axis in enumerate(axes) if axis.period is not None]
     if len(periodic) == 1:
         return periodic[0]
-    if prompt.assumed:
+    if not prompt.axes_stated:
         raise ProgramError(_ask_for_period(prompt, who))
     raise ProgramError(
         f"{who} needs exactly one periodic axis; this prompt's axes are {', '.join(map(str, axes))}"

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from chop.core.errors import ProgramError
 from chop.core.grids import same_grid
-from chop.core.parameters import whole
+from chop.core.parameters import integer
 from chop.core.program import Frame, Transform
 from chop.core.prompt import Prompt
 from chop.operators.statistics import feature_distance
@@ -61,7 +61,7 @@ class NearestExamples(Transform):
     law: ClassVar[str] = "The answer is not changed on the way back; with k at least D nothing is."
     helps: ClassVar[str] = "when some examples are far from the question"
     carries_held_out: ClassVar[bool] = False  # a left-out pair has no answer to be mapped back
-    k: int = whole(3, 1, 64, "how many examples stay")
+    k: int = integer(3, 1, 64, "how many examples stay")
 
     def examples_after(self, examples: int) -> int:
         return min(self.k, examples)

@@ -17,7 +17,7 @@ from chop.core.program import Frame, Transform
 from chop.core.prompt import Field, Prompt, without_repeats
 from chop.core.units import binary_unit, in_units
 from chop.operators.domain import periodic_axis
-from chop.operators.statistics import first_smallest
+from chop.operators.statistics import first_smallest, one_example
 
 
 @final
@@ -137,8 +137,7 @@ def _estimated_shift(prompt: Prompt, refine: bool) -> Tensor:
     latest = prompt.times[..., :-1].argmax(dim=-1)
 
     def centred(part: Field) -> Tensor:
-        index = latest[..., None, None, None].expand(*latest.shape, 1, *part.values.shape[-2:])
-        values = part.values.gather(-3, index).squeeze(-3)
+        values = one_example(part.values, latest)
         return values - values.mean(dim=-2, keepdim=True)
 
     before, after = centred(prompt.inputs), centred(prompt.outputs)

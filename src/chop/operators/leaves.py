@@ -15,7 +15,7 @@ from chop.core.program import Leaf, Notes
 from chop.core.prompt import Field, Prompt, without_repeats
 from chop.core.units import binary_unit, in_units
 from chop.operators.domain import time_axis
-from chop.operators.statistics import feature_distance, nearest_example
+from chop.operators.statistics import feature_distance, nearest_example, one_example
 
 
 @final
@@ -118,8 +118,7 @@ class NearestOutput(Leaf):
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         values, _ = outputs_at(prompt)
         nearest = nearest_example(feature_distance(prompt))
-        index = nearest[..., None, None, None].expand(*nearest.shape, 1, *values.shape[-2:])
-        return values.gather(-3, index).squeeze(-3), {"example": nearest + 1}
+        return one_example(values, nearest), {"example": nearest + 1}
 
 
 @final

@@ -10,20 +10,20 @@ from torch import Tensor
 
 from chop.core.counting import CallCount, Where
 from chop.core.errors import ProgramError
-from chop.core.parameters import flag, indices, programs, whole
-from chop.core.program import Outcome, Program, Validator
+from chop.core.parameters import flag, indices, subprogram_list
+from chop.core.program import Outcome, Program
 from chop.core.prompt import Field, Prompt
 from chop.core.running import error_in_units, error_unit
 from chop.core.tasks import Answer, Steps
 from chop.core.trace import StageKind
 from chop.core.units import binary_unit, in_units
 from chop.numerics.simplex import LEAST_EIGENVALUE, smallest_quadratic
-from chop.operators.residuals import _GAP, _PAD, finite_or_zero
+from chop.operators.residuals import HeldOutValidator, finite_or_zero, gap_number, pad_flag
 
 
 @final
 @dataclass(frozen=True)
-class Select(Validator):
+class Select(HeldOutValidator):
     """The branch with the smallest in-context error, if it beats the last one, the fallback.
 
     An error that is not finite loses; on ties the first branch wins, and the fallback wins against
@@ -36,17 +36,11 @@ class Select(Validator):
         "The answer is that of one branch, with an in-context error no larger than the last's."
     )
     helps: ClassVar[str] = "when it is not known beforehand whether a route pays"
-    branches: tuple[Program, ...] = programs("what is chosen from; the last is the fallback", at_least=2)
-    pad: bool = flag(True, _PAD)
-    gap: int = whole(0, 0, 8, _GAP)
-
-    @property
-    def bases(self) -> tuple[Program, ...]:
-        return self.branches
-
-    @property
-    def held_out_rule(self) -> tuple[bool, int]:
-        return self.pad, self.gap
+    branches: tuple[Program, ...] = subprogram_list(
+        "what is chosen from; the last is the fallback", at_least=2
+    )
+    pad: bool = pad_flag(True)
+    gap: int = gap_number()
 
     def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
         unit = error_unit(prompt.outputs)
@@ -61,7 +55,7 @@ class Select(Validator):
 
 @final
 @dataclass(frozen=True)
-class Combine(Validator):
+class Combine(HeldOutValidator):
     """A convex mixture of candidates, fitted at the example inputs and shrunk towards the first.
 
     For each channel the weights minimise the in-context squared error over the simplex; a delete-one
@@ -74,19 +68,11 @@ class Combine(Validator):
     unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "The weights are non-negative and sum to 1; one candidate alone is unchanged."
     helps: ClassVar[str] = "when candidates err in different ways"
-    candidates: tuple[Program, ...] = programs("what is mixed; the first is the reference", at_least=1)
+    candidates: tuple[Program, ...] = subprogram_list("what is mixed; the first is the reference", at_least=1)
     channels: tuple[int, ...] = indices("channels to be mixed, each with its own weights; none listed: all")
     shrink: bool = flag(True, "shrink towards candidate 1 by the jackknife estimate")
-    pad: bool = flag(False, _PAD)
-    gap: int = whole(0, 0, 8, _GAP)
-
-    @property
-    def bases(self) -> tuple[Program, ...]:
-        return self.candidates
-
-    @property
-    def held_out_rule(self) -> tuple[bool, int]:
-        return self.pad, self.gap
+    pad: bool = pad_flag(False)
+    gap: int = gap_number()
 
     def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
         channels = self._channels(prompt.outputs.channels)
@@ -130,7 +116,7 @@ class Average(Program):
     kind: ClassVar[StageKind] = "mixture"
     law: ClassVar[str] = "Does not depend on the order of its members, to rounding."
     helps: ClassVar[str] = "when members err differently and the examples are too few to fit weights"
-    members: tuple[Program, ...] = programs("what is averaged", at_least=1)
+    members: tuple[Program, ...] = subprogram_list("what is averaged", at_least=1)
 
     def plan(self, prompt: Prompt) -> Steps:
         outcomes = yield [Answer(member, prompt) for member in self.members]

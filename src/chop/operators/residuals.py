@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -11,23 +11,45 @@ from torch import Tensor
 from chop.core.errors import ProgramError
 from chop.core.fields import take_examples
 from chop.core.grids import nearest_index, resample
-from chop.core.parameters import choice, flag, number, program, whole
+from chop.core.parameters import choice, flag, integer, number, subprogram
 from chop.core.program import Outcome, Program, Validator
 from chop.core.prompt import Field, Prompt
 from chop.core.running import error_in_units, error_unit
 from chop.core.units import binary_unit, in_units
-from chop.operators.statistics import input_distances, mfc_rule
+from chop.operators.statistics import everywhere, input_distances, mfc_rule
 
 RESIDUAL_FLOOR = 1e-6
 """Least distance scale and least squared size in the fit of a correction, of the mean square of the data."""
 
-_PAD = "fill held-out prompts up to D examples by repeating the first"
-_GAP = "how many pairs after the hidden one are hidden too (1 for consecutive frames)"
+
+def pad_flag(default: bool) -> Any:
+    """The parameter ``pad`` of a validator."""
+    return flag(default, "fill held-out prompts up to D examples by repeating the first")
+
+
+def gap_number() -> Any:
+    """The parameter ``gap`` of a validator."""
+    return integer(0, 0, 8, "how many pairs after the hidden one are hidden too (1 for consecutive frames)")
+
+
+class HeldOutValidator(Validator):
+    """A validator that asks all its sub-programs and whose parameters say what is held out."""
+
+    pad: bool
+    gap: int
+
+    @property
+    def bases(self) -> tuple[Program, ...]:
+        return tuple(part for part in self.parts() if isinstance(part, Program))
+
+    @property
+    def held_out_rule(self) -> tuple[bool, int]:
+        return self.pad, self.gap
 
 
 @final
 @dataclass(frozen=True)
-class Correct(Validator):
+class Correct(HeldOutValidator):
     """Adds the errors seen at the example inputs, the more so the more alike the inputs (G_corr).
 
     Residuals of the held-out answers are averaged with weights that decay with the distance of their
@@ -39,20 +61,12 @@ class Correct(Validator):
     unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "With the gate, the in-context error reported is that of the fit, before the gate."
     helps: ClassVar[str] = "when the model errs alike on like inputs"
-    base: Program = program("what is corrected")
+    base: Program = subprogram("what is corrected")
     weights: str = choice("similar", ("similar", "uniform"), "weights by likeness of inputs, or all equal")
     magnitude: float | None = number(None, 0.0, 1.0, "a fixed magnitude instead of the fitted one")
     gate: bool = flag(True, "correct only if the fit lowers the in-context error")
-    pad: bool = flag(True, _PAD)
-    gap: int = whole(0, 0, 8, _GAP)
-
-    @property
-    def bases(self) -> tuple[Program, ...]:
-        return (self.base,)
-
-    @property
-    def held_out_rule(self) -> tuple[bool, int]:
-        return self.pad, self.gap
+    pad: bool = pad_flag(True)
+    gap: int = gap_number()
 
     def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
         base, base_held_out = answers[0], held_out[0]
@@ -60,26 +74,24 @@ class Correct(Validator):
         residuals = outputs.with_values(outputs.values - base_held_out)
         _, scale = mfc_rule(prompt)
         reach = RESIDUAL_FLOOR * _or_one(_mean_square(prompt.inputs.values, scale))
-        d = prompt.examples
         to_query = self._weights(prompt.inputs, prompt.query, scale, reach)
-        shape = transfer(residuals, prompt.at, to_query)
+        shape = transfer_residuals(residuals, prompt.at, to_query)
         shapes = []
-        for h in range(d):
-            others = [j for j in range(d) if j != h]
-            weight = self._weights(_pairs(prompt.inputs, others), _pair(prompt.inputs, h), scale, reach)
-            shapes.append(transfer(_pairs(residuals, others), outputs.coords.select(-3, h), weight))
+        for h in range(prompt.examples):
+            weight = self._weights(_without(prompt.inputs, h), _pair(prompt.inputs, h), scale, reach)
+            shapes.append(transfer_residuals(_without(residuals, h), outputs.coords.select(-3, h), weight))
         rebuilt = torch.stack(shapes, dim=-3)
         unit = error_unit(outputs)
         least = RESIDUAL_FLOOR * _or_one(error_in_units(outputs, torch.zeros_like(outputs.values), unit))
         fitted = self._magnitude(rebuilt, residuals, unit, least)
-        corrected = base_held_out + _everywhere(fitted).unsqueeze(-1) * rebuilt
+        corrected = base_held_out + everywhere(fitted).unsqueeze(-1) * rebuilt
         base_error = error_in_units(outputs, base_held_out, unit)
         fitted_error = error_in_units(outputs, corrected, unit)
         opened = torch.isfinite(fitted_error) & (fitted_error < base_error)
         if not self.gate:
             opened = torch.ones_like(opened)
         # Not base + 0 * shape: a residual that is not finite must not reach an uncorrected answer.
-        values = torch.where(_everywhere(opened), base + _everywhere(fitted) * shape, base)
+        values = torch.where(everywhere(opened), base + everywhere(fitted) * shape, base)
         notes = {
             "magnitude": fitted,
             "gate open": opened,
@@ -98,7 +110,7 @@ class Correct(Validator):
         if self.weights == "uniform":
             d = inputs.values.shape[-3]
             return torch.full_like(inputs.values[..., 0, 0], 1 / d)
-        distances = input_distances(inputs, target, _everywhere(scale))
+        distances = input_distances(inputs, target, everywhere(scale))
         reach = torch.maximum(distances.mean(dim=-1), least)
         return torch.softmax(-distances / reach.unsqueeze(-1), dim=-1)
 
@@ -122,7 +134,7 @@ class Correct(Validator):
 
 @final
 @dataclass(frozen=True)
-class Debias(Validator):
+class Debias(HeldOutValidator):
     """Adds the mean error seen at the example inputs, as it is or averaged over neighbouring stations.
 
     Held-out answers that are not finite count as zero, as in the paper.
@@ -132,18 +144,10 @@ class Debias(Validator):
     unit_free: ClassVar[bool] = True
     law: ClassVar[str] = "Exact if the base errs by one fixed field."
     helps: ClassVar[str] = "against an error that is the same for all inputs, such as a bias of a region"
-    base: Program = program("what is corrected")
+    base: Program = subprogram("what is corrected")
     smooth: str = choice("none", ("none", "graph"), "average the mean error over a station's neighbours")
-    pad: bool = flag(False, _PAD)
-    gap: int = whole(0, 0, 8, _GAP)
-
-    @property
-    def bases(self) -> tuple[Program, ...]:
-        return (self.base,)
-
-    @property
-    def held_out_rule(self) -> tuple[bool, int]:
-        return self.pad, self.gap
+    pad: bool = pad_flag(False)
+    gap: int = gap_number()
 
     def decide(self, prompt: Prompt, answers: list[Tensor], held_out: list[Tensor]) -> Outcome:
         if self.smooth == "graph" and prompt.graph is None:
@@ -151,13 +155,10 @@ class Debias(Validator):
         outputs = prompt.outputs
         clean = finite_or_zero(held_out[0])
         residuals = outputs.with_values(outputs.values - clean)
-        d = prompt.examples
         bias = self._bias(prompt, residuals, prompt.at)
         others = [
-            self._bias(
-                prompt, _pairs(residuals, [j for j in range(d) if j != h]), outputs.coords.select(-3, h)
-            )
-            for h in range(d)
+            self._bias(prompt, _without(residuals, h), outputs.coords.select(-3, h))
+            for h in range(prompt.examples)
         ]
         size = bias.square().mean(dim=(-1, -2)).sqrt()
         return Outcome(answers[0] + bias, clean + torch.stack(others, dim=-3), {"bias (rms)": size})
@@ -165,14 +166,14 @@ class Debias(Validator):
     def _bias(self, prompt: Prompt, residuals: Field, at: Tensor) -> Tensor:
         """The mean known residual at the points ``at``, ``(..., m, c)``; 0 where none is known."""
         even = torch.ones_like(residuals.values[..., 0, 0])
-        mean = transfer(residuals, at, even / even.shape[-1])
+        mean = transfer_residuals(residuals, at, even / even.shape[-1])
         if self.smooth != "graph":
             return mean
         assert prompt.graph is not None
         return prompt.graph.average(mean, _known(residuals, at))
 
 
-def transfer(residuals: Field, at: Tensor, weights: Tensor) -> Tensor:
+def transfer_residuals(residuals: Field, at: Tensor, weights: Tensor) -> Tensor:
     """The weighted mean of known residuals at other points: ``(..., D, m, c) -> (..., m', c)``.
 
     ``weights`` is ``(..., D)`` and sums to 1. Where some residuals are unknown the weights of the
@@ -215,18 +216,13 @@ def _or_one(size: Tensor) -> Tensor:
     return torch.where(size > 0, size, 1)
 
 
-def _everywhere(per_query: Tensor) -> Tensor:
-    return per_query[..., None, None]
-
-
 def _pair(part: Field, h: int) -> Field:
     return Field(part.coords.select(-3, h), part.values.select(-3, h))
 
 
-def _pairs(part: Field, kept: list[int]) -> Field:
+def _without(part: Field, h: int) -> Field:
+    """All pairs but one."""
+    kept = [j for j in range(part.values.shape[-3]) if j != h]
     index = torch.tensor(kept, device=part.values.device)
-
-    def take(tensor: Tensor) -> Tensor:
-        return take_examples(tensor, index)
-
-    return Field(take(part.coords), take(part.values), None if part.mask is None else take(part.mask))
+    mask = None if part.mask is None else take_examples(part.mask, index)
+    return Field(take_examples(part.coords, index), take_examples(part.values, index), mask)

@@ -34,6 +34,17 @@ def at_least(spread: Tensor, size: Tensor) -> Tensor:
     return torch.maximum(spread, epsilon * torch.where(size > 0, size, 1))
 
 
+def everywhere(per_query: Tensor) -> Tensor:
+    """One number a query, ``(...)``, to broadcast against ``(..., n, c)``."""
+    return per_query[..., None, None]
+
+
+def one_example(values: Tensor, which: Tensor) -> Tensor:
+    """From ``(..., D, n, c)`` the example of each query that ``which (...)`` names: ``(..., n, c)``."""
+    index = which[..., None, None, None].expand(*which.shape, 1, *values.shape[-2:])
+    return values.gather(-3, index).squeeze(-3)
+
+
 def first_smallest(costs: Tensor, size: Tensor) -> Tensor:
     """The first cost ``(..., R)`` that is the smallest up to rounding, as an index ``(...)``.
 

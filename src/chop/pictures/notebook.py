@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from chop.core.trace import of_query
-from chop.core.words import Facts, cost_facts, outcome_facts, prompt_facts, rollout_facts, text_of
+from chop.core.words import Facts, cost_facts, outcome_facts, prompt_facts, rollout_facts, short_text
 from chop.pictures.boxes import layout
 from chop.pictures.drawing import as_svg
 from chop.pictures.figure import pens_used
@@ -44,7 +44,7 @@ def program_html(program: Program) -> str:
     fitted = f"max-width:100%;min-width:{SMALLEST * placed.width:.0f}px;height:auto"
     drawing = as_svg(placed, str(program), fitted)
     shown = f'<div style="overflow-x:auto">{drawing}</div>' if len(drawing) <= LONGEST else ""
-    return _frame(f'{shown}<code style="{_MONO};overflow-wrap:anywhere">{escape(text_of(program))}</code>')
+    return _frame(f'{shown}<code style="{_MONO};overflow-wrap:anywhere">{escape(short_text(program))}</code>')
 
 
 def prompt_html(prompt: Prompt) -> str:
@@ -55,10 +55,10 @@ def prompt_html(prompt: Prompt) -> str:
 def result_html(result: Result) -> str:
     """The first answer, if the trace was kept (it knows the points), and the error of all."""
     facts = {**outcome_facts(result.values, None, {}), **cost_facts(result)}
-    if result.trace is None:
+    if not result.traced:
         return _frame(_facts("Result", facts))
     trace = result.trace
-    facts = {"program": text_of(trace.program), **facts}
+    facts = {"program": short_text(trace.program), **facts}
     return _frame(_facts("Result", facts), _figure(answer_panel(trace, 0), trace.prompt.batch))
 
 

@@ -7,7 +7,7 @@ from html import escape
 from chop.core.errors import ChopError
 from chop.core.text import parse
 from chop.core.trace import Step, Trace
-from chop.core.words import axes_of
+from chop.core.words import axes_text
 from chop.pictures.drawing import draw_program
 from chop.pictures.figure import Pen, panel_figure, pens_used, places_shown, ramp
 from chop.pictures.html import document, facts_list, html_table, plot_image, scroll_region, section
@@ -38,7 +38,7 @@ def _accounting(trace: Trace, query: int) -> str:
         "examples": str(prompt.examples),
         "input": f"{prompt.inputs.points} points × {prompt.inputs.channels} ch",
         "answer": f"{prompt.at.shape[-2]} points × {prompt.outputs.channels} ch",
-        "axes": axes_of(prompt),
+        "axes": axes_text(prompt),
         "model evaluations": f"{trace.calls} a query",
         "rounds": str(trace.rounds),
     }

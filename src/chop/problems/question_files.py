@@ -58,7 +58,7 @@ def _fill(file: Any, cases: Iterable[Case], command: str, progress: Callable[[in
         if not settings:
             settings = dict(case.meta)
             stated = [[axis.name, axis.period] for axis in case.prompt.axes or ()]
-            settings["axes"] = None if case.prompt.assumed else stated  # what nobody said, no file says
+            settings["axes"] = stated if case.prompt.axes_stated else None  # what nobody said, no file says
         else:
             settings["n"] = settings.get("n", rows) + case.meta.get("n", len(case))
             settings["failures"] = [*settings.get("failures", []), *case.meta.get("failures", [])]

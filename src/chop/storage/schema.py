@@ -23,14 +23,14 @@ def string(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def integer(value: Any) -> bool:
+def safe_int(value: Any) -> bool:
     """A whole number that a double holds exactly."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**53
 
 
 def finite(value: Any) -> bool:
     """A finite number."""
-    return integer(value) or (isinstance(value, float) and math.isfinite(value))
+    return safe_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def optional(check: Check) -> Check:
@@ -93,6 +93,19 @@ def checked_record(record: Any, shape: Shape, what: str, error: type[ChopError])
 
 
 __all__ = [
-    "Check", "Record", "Shape", "anything", "checked_record", "finite", "integer", "list_of", "mapping_of",
-    "mismatch", "one_of", "optional", "present_part", "record_of", "string",
+    "Check",
+    "Record",
+    "Shape",
+    "anything",
+    "checked_record",
+    "finite",
+    "list_of",
+    "mapping_of",
+    "mismatch",
+    "one_of",
+    "optional",
+    "present_part",
+    "record_of",
+    "safe_int",
+    "string",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from chop.core.model import FrozenModel, SharesExamples
 from chop.core.parameters import Operator
 from chop.core.program import Icon, Program, Projection, Transform, pipe
 from chop.core.prompt import Prompt
+from chop.core.running import Result
 from chop.core.text import parse, registry
 from chop.testing.data import make_prompt, scaled, toy_model, unit_free_model
 
@@ -49,18 +50,20 @@ class OperatorConformance(_OnPrompts):
         assert isinstance(made, Program)
         return made
 
-    def _suitable(self, dtype: torch.dtype = torch.float64) -> Iterator[tuple[Program, Operator, Prompt]]:
-        """Each operator with each prompt it accepts; one that accepts none fails the suite."""
+    def _suitable(
+        self, dtype: torch.dtype = torch.float64
+    ) -> Iterator[tuple[Program, Operator, Prompt, Result]]:
+        """Each operator with each prompt it accepts and its answer; one that accepts none fails the suite."""
         for operator in self.operators:
             program = self.as_program(operator)
             accepted = 0
             for prompt in self.prompts(dtype):
                 try:
-                    program.run(self.model, prompt)
+                    result = program.run(self.model, prompt)
                 except ProgramError:
                     continue  # an operator may refuse a domain it is not for, with a clear error
                 accepted += 1
-                yield program, operator, prompt
+                yield program, operator, prompt, result
             assert accepted, f"{operator} accepts none of the prompts"
 
     def test_has_operators(self) -> None:
@@ -85,8 +88,8 @@ class OperatorConformance(_OnPrompts):
 
     def test_batch_equals_loop(self) -> None:
         """A program on a batch is the program on each element, to rounding."""
-        for program, _, prompt in self._suitable():
-            whole = program.run(self.model, prompt).values.reshape(-1, *prompt.answer_shape[-2:])
+        for program, _, prompt, result in self._suitable():
+            whole = result.values.reshape(-1, *prompt.answer_shape[-2:])
             flat = prompt.flat()
             for i in range(len(whole)):
                 alone = program.run(self.model, flat[i]).values
@@ -95,7 +98,7 @@ class OperatorConformance(_OnPrompts):
     def test_dtype_and_device_kept(self) -> None:
         """float32 in, float32 out, on the same device."""
         for dtype in (torch.float32, torch.float64):
-            for program, _, prompt in self._suitable(dtype):
+            for program, _, prompt, _ in self._suitable(dtype):
                 result = program.run(self.model, prompt, validate=True)
                 assert result.values.dtype == dtype
                 assert result.values.device == prompt.device
@@ -104,25 +107,25 @@ class OperatorConformance(_OnPrompts):
 
     def test_deterministic(self) -> None:
         """The same question twice gives the same bits."""
-        for program, _, prompt in self._suitable():
-            one, two = (program.run(self.model, prompt).values for _ in range(2))
-            assert torch.equal(one.nan_to_num(), two.nan_to_num())
+        for program, _, prompt, result in self._suitable():
+            again = program.run(self.model, prompt).values
+            assert torch.equal(result.values.nan_to_num(), again.nan_to_num())
 
     def test_prompt_unchanged(self) -> None:
         """A program never writes into its prompt."""
-        for program, _, prompt in self._suitable():
+        for program, _, prompt, _ in self._suitable():
             before = [tensor.clone() for tensor in prompt.tensors()]
             program.run(self.model, prompt, validate=True)
             assert all(torch.equal(old, new) for old, new in zip(before, prompt.tensors(), strict=True))
 
     def test_calls_known_beforehand(self) -> None:
         """Q counted without running is Q counted while running."""
-        for program, _, prompt in self._suitable():
-            assert program.calls(prompt.examples) == program.run(self.model, prompt).calls
+        for program, _, prompt, result in self._suitable():
+            assert program.calls(prompt.examples) == result.calls
 
     def test_inverse(self) -> None:
         """Transforms: mapped outputs come back as they were, at the examples and at the query."""
-        for _, operator, prompt in self._suitable():
+        for _, operator, prompt, _ in self._suitable():
             if not isinstance(operator, Transform) or not operator.carries_held_out:
                 continue
             frame = operator.fit(prompt)
@@ -143,7 +146,7 @@ class OperatorConformance(_OnPrompts):
         """s times the prompt gives s times the answer, for operators that claim it (`Operator.unit_free`)."""
         for dtype, limit in ((torch.float64, 100), (torch.float32, 50)):
             close = 64 * torch.finfo(dtype).eps
-            for program, operator, prompt in self._suitable(dtype):
+            for program, operator, prompt, _ in self._suitable(dtype):
                 if not operator.unit_free:
                     continue
                 values = program.run(unit_free_model, prompt).values
@@ -155,7 +158,7 @@ class OperatorConformance(_OnPrompts):
 
     def test_projection_is_idempotent(self) -> None:
         """Projections: once is enough."""
-        for _, operator, prompt in self._suitable():
+        for _, operator, prompt, _ in self._suitable():
             if isinstance(operator, Projection):
                 once, _ = operator.project(prompt, self.model(prompt))
                 twice, _ = operator.project(prompt, once)

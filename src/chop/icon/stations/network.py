@@ -60,7 +60,7 @@ class StationIcon(InContextNetwork):
     def check(self, prompt: Prompt) -> None:
         c = self.config
         names = tuple(axis.name for axis in prompt.axes or ())
-        if len(names) != 3 or (not prompt.assumed and names != ("t", "lon", "lat")):
+        if len(names) != 3 or (prompt.axes_stated and names != ("t", "lon", "lat")):
             raise ModelError(f"this network knows functions of (t, lon, lat), the prompt has {names}")
         channels, given = len(c.channels), (prompt.query.channels, prompt.outputs.channels)
         if given != (channels, channels):

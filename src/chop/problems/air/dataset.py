@@ -8,6 +8,7 @@ there the table counts, as in KnowAir-V2.
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,28 @@ def read_stations(table: Path) -> dict[str, tuple[float, float]]:
                 f"{table.name} gives no place to station {station!r}: lon {row['lon']!r}, lat {row['lat']!r}"
             ) from None
     return places
+
+
+def station_dataset(
+    variables: Mapping[str, Array],
+    times: Array,
+    stations: Sequence[str],
+    lon: Array,
+    lat: Array,
+    **about: str,
+) -> xarray.Dataset:
+    """Variables ``(T, S)`` as a data set with dims (time, station), with places and attributes."""
+    made: xarray.Dataset = require_xarray().Dataset(
+        {name: (DIMS, values) for name, values in variables.items()},
+        coords={
+            "time": times.astype("datetime64[ns]"),
+            "station": np.array(stations),
+            "lon": ("station", lon),
+            "lat": ("station", lat),
+        },
+        attrs=about,
+    )
+    return made
 
 
 def require_xarray() -> Any:
@@ -237,4 +260,4 @@ def _some(names: list[str] | tuple[str, ...]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
-__all__ = ["locate", "open_dataset", "read_stations", "require_xarray"]
+__all__ = ["locate", "open_dataset", "read_stations", "require_xarray", "station_dataset"]

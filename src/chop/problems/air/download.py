@@ -28,7 +28,7 @@ KNOWAIR = {
 _PIECE = 1 << 20
 _LATER = (408, 425, 429, 500, 502, 503, 504)  # answers that may be better next time
 
-Progress = Callable[[str, int, int | None], None]
+DownloadProgress = Callable[[str, int, int | None], None]
 """Hears a file's name, the bytes that are there, and how many there will be (None if nobody says)."""
 
 
@@ -44,7 +44,7 @@ def fetch(
     tries: int = 5,
     pause: float = 1.0,
     timeout: float = 60.0,
-    progress: Progress = lambda name, have, total: None,
+    progress: DownloadProgress = lambda name, have, total: None,
 ) -> list[Path]:
     """Download ``files`` (name to MD5) into a folder; what is there and right is left as it is.
 
@@ -63,7 +63,7 @@ def fetch(
 
 
 def _one(
-    target: Path, url: str, md5: str, tries: int, pause: float, timeout: float, progress: Progress
+    target: Path, url: str, md5: str, tries: int, pause: float, timeout: float, progress: DownloadProgress
 ) -> Path:
     if target.exists():
         if _md5(target) == md5:
@@ -91,7 +91,7 @@ def _one(
     )
 
 
-def _transfer(url: str, part: Path, timeout: float, progress: Progress) -> None:
+def _transfer(url: str, part: Path, timeout: float, progress: DownloadProgress) -> None:
     """Bring a partial file to its full length, or say why to try again."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
@@ -110,7 +110,7 @@ def _transfer(url: str, part: Path, timeout: float, progress: Progress) -> None:
         raise _Retry(_why(error)) from None
 
 
-def _receive(answer: http.client.HTTPResponse, part: Path, have: int, progress: Progress) -> None:
+def _receive(answer: http.client.HTTPResponse, part: Path, have: int, progress: DownloadProgress) -> None:
     length = answer.headers.get("Content-Length")
     total = have + int(length) if length is not None and length.isdigit() else None
     name = part.name.removesuffix(".part")

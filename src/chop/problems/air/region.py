@@ -18,7 +18,7 @@ import torch
 from chop.core.errors import DataError, ProblemError
 from chop.core.prompt import Graph
 from chop.numerics import Array
-from chop.problems.air.dataset import DIMS, HOUR, open_dataset, require_xarray
+from chop.problems.air.dataset import DIMS, HOUR, open_dataset, station_dataset
 from chop.storage.hdf5 import hdf5_errors
 
 if TYPE_CHECKING:
@@ -69,17 +69,8 @@ class Region:
 
     def to_xarray(self) -> xarray.Dataset:
         """The channels as an xarray data set with dims (time, station)."""
-        made: xarray.Dataset = require_xarray().Dataset(
-            {name: (DIMS, self.values[:, :, i]) for i, name in enumerate(self.channels)},
-            coords={
-                "time": self.times.astype("datetime64[ns]"),
-                "station": np.array(self.stations),
-                "lon": ("station", self.lon),
-                "lat": ("station", self.lat),
-            },
-            attrs={"region": self.name},
-        )
-        return made
+        variables = {name: self.values[:, :, i] for i, name in enumerate(self.channels)}
+        return station_dataset(variables, self.times, self.stations, self.lon, self.lat, region=self.name)
 
 
 def load_region(

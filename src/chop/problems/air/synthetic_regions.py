@@ -24,7 +24,7 @@ import numpy as np
 
 from chop.core.errors import DataError
 from chop.numerics import Array
-from chop.problems.air.dataset import require_xarray
+from chop.problems.air.dataset import station_dataset
 from chop.problems.random_streams import random_stream
 from chop.storage.atomic import atomic_path, write_text
 
@@ -127,7 +127,6 @@ def synthetic_region(
     region: int, hours: int, stations: int, seed: int, weather: bool, start: str
 ) -> tuple[xarray.Dataset, _Places]:
     """One region as a data set with gaps, and where its cities are."""
-    xarray = require_xarray()
     plan = _PLANS[region]
     streams = [random_stream("air world", "train", seed, region, role) for role in _ROLES]
     times = np.datetime64(start, "h") + np.arange(hours)
@@ -140,15 +139,14 @@ def synthetic_region(
     variables = {name: np.where(gaps, np.nan, values) for name, values in readings.items()}
     if weather:
         variables |= _at_stations(streams[_WEATHER], sky, stations)
-    data = xarray.Dataset(
-        {name: (("time", "station"), values.astype(np.float32)) for name, values in variables.items()},
-        coords={
-            "time": times.astype("datetime64[ns]"),
-            "station": [f"{plan.name[0].upper()}{i + 1:03d}" for i in range(stations)],
-            "lon": ("station", plan.centre[0] + places.stations[:, 0]),
-            "lat": ("station", plan.centre[1] + places.stations[:, 1]),
-        },
-        attrs={"title": "Invented hourly station data", "source": f"chop.problems.air.world, seed {seed}"},
+    data = station_dataset(
+        {name: values.astype(np.float32) for name, values in variables.items()},
+        times,
+        [f"{plan.name[0].upper()}{i + 1:03d}" for i in range(stations)],
+        plan.centre[0] + places.stations[:, 0],
+        plan.centre[1] + places.stations[:, 1],
+        title="Invented hourly station data",
+        source=f"chop.problems.air.world, seed {seed}",
     )
     return data, places
 

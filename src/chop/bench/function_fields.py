@@ -11,12 +11,13 @@ import numpy as np
 from torch import Tensor
 
 from chop import metrics
-from chop.bench.conditions import CONDITIONS, FLUXES, LENGTHS, mapping, rollout, single
-from chop.bench.figures import INK, PROGRAM_LOOK, RAW_LOOK, new_figure
+from chop.bench.figures import ERROR_MAP, FIELD_MAP, INK, PROGRAM_LOOK, RAW_LOOK, new_figure
+from chop.bench.function_answers import questions
+from chop.bench.functions import CONDITIONS, FLUXES, LENGTHS, control_of, rollout_of, single_step_of
 from chop.bench.methods import CONSERVATION, CORR, MFC, RAW, label_of
 from chop.bench.results import Results
-from chop.bench.work import Setting, questions
-from chop.core.forecast import rollout as roll_out
+from chop.bench.suite import Setting
+from chop.core.forecast import rollout
 from chop.core.text import parse
 
 if TYPE_CHECKING:
@@ -24,10 +25,8 @@ if TYPE_CHECKING:
 
     from chop.problems.case import Case
 
-FIELD_MAP, ERROR_MAP = "viridis", "inferno"
 
-
-def scenes(results: Results, setting: Setting) -> dict[str, Figure]:
+def field_figures(results: Results, setting: Setting) -> dict[str, Figure]:
     """Every picture of fields for whose conditions there are results."""
     made = {
         "mfc_peaks": _peaks(results, setting),
@@ -35,19 +34,17 @@ def scenes(results: Results, setting: Setting) -> dict[str, Figure]:
         "mfc_g_2to2": _maps(results, setting, "g_2to2", MFC),
         "mfc_rho_1to2": _maps(results, setting, "rho_1to2", CORR),
         "rollout_fields": _rollout_fields(results, setting),
-        "trace_conservation": _trace(results, setting, single("sin_cos"), CONSERVATION),
-        "trace_mfc": _trace(results, setting, mapping("g_1to1", 0.1), MFC),
+        "trace_conservation": _trace(results, setting, single_step_of("sin_cos"), CONSERVATION),
+        "trace_mfc": _trace(results, setting, control_of("g_1to1", 0.1), MFC),
     }
     return {name: figure for name, figure in made.items() if figure is not None}
 
 
 def _typical(results: Results, condition: str, method: str, setting: Setting) -> Case | None:
     """The question with the median Raw error."""
-    raw, other = results.errors(condition, RAW), results.errors(condition, method)
-    if raw is None or other is None:
+    index = results.typical(condition)
+    if index is None or results.errors(condition, method) is None:
         return None
-    order = np.argsort(np.where(np.isfinite(raw), raw, np.inf), kind="stable")
-    index = int(order[len(order) // 2])
     return questions(CONDITIONS[condition], index, index + 1, setting.seed)
 
 
@@ -62,7 +59,7 @@ def _peaks(results: Results, setting: Setting) -> Figure | None:
     cases = {
         length: case
         for length in LENGTHS
-        if (case := _typical(results, mapping("g_1to1", length), MFC, setting)) is not None
+        if (case := _typical(results, control_of("g_1to1", length), MFC, setting)) is not None
     }
     if not cases:
         return None
@@ -93,7 +90,7 @@ def _maps(results: Results, setting: Setting, family: str, method: str) -> Figur
     cases = {
         length: case
         for length in LENGTHS
-        if (case := _typical(results, mapping(family, length), method, setting)) is not None
+        if (case := _typical(results, control_of(family, length), method, setting)) is not None
     }
     if not cases:
         return None
@@ -106,8 +103,8 @@ def _maps(results: Results, setting: Setting, family: str, method: str) -> Figur
         top = float(case.target.max())
         for ax, (name, values) in zip(row[1:4], fields.items(), strict=True):
             error = float(metrics.rel_l2(values, case.target)[0])
-            said = name if name == "truth" else f"{name}, error {error:.3f}"
-            shown = _map(ax, case, values, 0.0, top, FIELD_MAP, said)
+            title = name if name == "truth" else f"{name}, error {error:.3f}"
+            shown = _map(ax, case, values, 0.0, top, FIELD_MAP, title)
         figure.colorbar(shown, ax=row[3], label="ρ")
         gaps = [(values - case.target).abs() for values in (raw, ours)]
         worst = max(float(gap.max()) for gap in gaps)
@@ -115,7 +112,7 @@ def _maps(results: Results, setting: Setting, family: str, method: str) -> Figur
             shown = _map(ax, case, gap, 0.0, worst, ERROR_MAP, f"|error|, {name}")
         figure.colorbar(shown, ax=row[5], label="|error|")
         row[0].set_ylabel(f"ℓ = {length:g}\n{row[0].get_ylabel()}")
-    figure.suptitle(f"{CONDITIONS[mapping(family, 0.5)].label.rpartition(',')[0]}", fontsize=11, color=INK)
+    figure.suptitle(f"{CONDITIONS[control_of(family, 0.5)].label.rpartition(',')[0]}", fontsize=11, color=INK)
     return figure
 
 
@@ -157,7 +154,7 @@ def _rollout_fields(results: Results, setting: Setting) -> Figure | None:
     cases = {
         flux: case
         for flux in FLUXES
-        if (case := _typical(results, rollout(flux), CONSERVATION, setting)) is not None
+        if (case := _typical(results, rollout_of(flux), CONSERVATION, setting)) is not None
     }
     if not cases:
         return None
@@ -169,7 +166,7 @@ def _rollout_fields(results: Results, setting: Setting) -> Figure | None:
         steps = case.trajectory.shape[1] - case.prompt.examples - 1
         truth = case.trajectory[0, -steps:]
         runs = [
-            roll_out(parse(text), network, case.prompt, steps).values[0, ..., 0]
+            rollout(parse(text), network, case.prompt, steps).values[0, ..., 0]
             for text in (RAW, CONSERVATION)
         ]
         low, high = float(truth.min()), float(truth.max())
@@ -202,4 +199,4 @@ def _trace(results: Results, setting: Setting, condition: str, method: str) -> F
     return figure
 
 
-__all__ = ["scenes"]
+__all__ = ["field_figures"]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from chop.bench.air.conditions import LONGEST, Split
 from chop.core.errors import BenchError
 from chop.problems import air
 from chop.runs.fingerprint import feed_bytes, stored_digest
@@ -21,17 +20,42 @@ from chop.runs.fingerprint import feed_bytes, stored_digest
 if TYPE_CHECKING:
     from chop.problems.case import Case
 
+LEADS = (1, 2, 3, 4, 5, 6, 12, 24, 36, 48, 72)
+LONGEST = max(LEADS)
+EXAMPLE_YEARS = 2
 _ORDER = 2  # role of the random stream that orders the questions
 
 
 @dataclass(frozen=True)
-class Source:
+class YearSplit:
+    """Questions of one year; examples and normalisation from the two years before it."""
+
+    year: int = 2024
+
+    @property
+    def examples(self) -> tuple[str, str]:
+        return f"{self.year - EXAMPLE_YEARS}-01-01", f"{self.year}-01-01"
+
+    @property
+    def questions(self) -> tuple[str, str]:
+        return f"{self.year}-01-01", f"{self.year + 1}-01-01"
+
+    def in_words(self, every: str) -> str:
+        """The split, and how often is asked."""
+        return (
+            f"examples and normalisation from the evaluated region, {self.year - EXAMPLE_YEARS} to "
+            f"{self.year - 1}; questions in {self.year}, every {every} h"
+        )
+
+
+@dataclass(frozen=True)
+class RegionSource:
     """One region's data as every worker finds it."""
 
     folder: str
     region: str
     channels: tuple[str, ...]
-    split: Split
+    split: YearSplit
     every: int
     seed: int
     index: str
@@ -71,7 +95,9 @@ def digest_of(region: air.Region) -> str:
 
 
 @lru_cache(maxsize=1)
-def _history(folder: str, region: str, channels: tuple[str, ...], split: Split, digest: str) -> air.History:
+def _history(
+    folder: str, region: str, channels: tuple[str, ...], split: YearSplit, digest: str
+) -> air.History:
     """Loading takes seconds and 200 MB: the last region is kept."""
     found = air.load_history(folder, region, channels, split.examples)
     if digest and digest_of(found.region) != digest:
@@ -80,7 +106,7 @@ def _history(folder: str, region: str, channels: tuple[str, ...], split: Split, 
 
 
 @lru_cache(maxsize=1)
-def _questions(source: Source) -> air.RegionQuestions:
+def _questions(source: RegionSource) -> air.RegionQuestions:
     """All questions; random examples are the same at every lead."""
     history = source.history()
     ends = air.usable_ends(history, source.split.questions, LONGEST, source.every)
@@ -92,4 +118,4 @@ def _questions(source: Source) -> air.RegionQuestions:
     return air.RegionQuestions(history, ends, LONGEST, source.split.examples, source.seed, index=source.index)
 
 
-__all__ = ["Source", "digest_of"]
+__all__ = ["LEADS", "LONGEST", "RegionSource", "YearSplit", "digest_of"]

@@ -30,22 +30,22 @@ def named_in_failures(operator: Operator) -> Iterator[None]:
         raise ProgramError(f"{operator} failed {describe_error(error)}") from error
 
 
-def promised(operator: Operator, what: str, found: Any, kind: type[Any]) -> None:
+def require_type(operator: Operator, what: str, found: Any, kind: type[Any]) -> None:
     """Something of a kind was promised."""
     if not isinstance(found, kind):
         raise ProgramError(f"{operator}: {what} must be a {kind.__name__}, not {type(found).__name__}")
 
 
-def values_and_notes(operator: Operator, returned: object) -> Any:
+def require_values_and_notes(operator: Operator, returned: object) -> Any:
     """The pair that leaves and projections return."""
     if not (isinstance(returned, tuple) and len(returned) == 2):
         raise ProgramError(f"{operator} must return (values, notes), not {type(returned).__name__}")
     return returned
 
 
-def promised_values(operator: Operator, values: object, shape: Sequence[int], prompt: Prompt) -> None:
+def require_values(operator: Operator, values: object, shape: Sequence[int], prompt: Prompt) -> None:
     """Values of a shape were promised, in the prompt's dtype and on its device."""
-    promised(operator, "its answer", values, Tensor)
+    require_type(operator, "its answer", values, Tensor)
     assert isinstance(values, Tensor)
     if values.shape != tuple(shape):
         raise ProgramError(
@@ -58,4 +58,4 @@ def promised_values(operator: Operator, values: object, shape: Sequence[int], pr
         )
 
 
-__all__ = ["named_in_failures", "promised", "promised_values", "values_and_notes"]
+__all__ = ["named_in_failures", "require_type", "require_values", "require_values_and_notes"]
