@@ -61,8 +61,8 @@ def working_in(folder):
 
 def test_handlers_are_put_back():
     from chop.cli import app
-    from chop.cli.exit_codes import run
+    from chop.cli.exit_codes import run_command
 
     before = signal.getsignal(signal.SIGTERM)
-    assert run(app, ("--version",)) == 0
+    assert run_command(app, ("--version",)) == 0
     assert signal.getsignal(signal.SIGTERM) is before

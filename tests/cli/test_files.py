@@ -11,7 +11,7 @@ from question_files import arrays, write_hdf5, write_npz
 
 import chop
 from chop.cli import app
-from chop.cli.exit_codes import run
+from chop.cli.exit_codes import run_command
 from chop.cli.predict import PROGRAMS
 from chop.cli.terminal import print_json
 from chop.core.words import duration, size
@@ -30,7 +30,7 @@ def ask(capfd, questions):
     """A command that must end as it should, well by default; what it printed on standard output."""
 
     def asked(*arguments, code=0):
-        ended = run(app, arguments)
+        ended = run_command(app, arguments)
         told = capfd.readouterr()
         assert (ended, told.err) == (code, "")
         return told.out

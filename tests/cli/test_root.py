@@ -8,7 +8,7 @@ import pytest
 
 from chop import __version__
 from chop.cli import app
-from chop.cli.exit_codes import run
+from chop.cli.exit_codes import run_command
 
 
 def chop(*arguments, cwd=None):
@@ -39,7 +39,7 @@ def test_version():
 
 
 def test_operators_are_listed_and_explained(capfd):
-    assert run(app, ["operators"]) == run(app, ["operators", "rescale"]) == 0
+    assert run_command(app, ["operators"]) == run_command(app, ["operators", "rescale"]) == 0
     told = capfd.readouterr().out
     assert "moving_frame" in told
     assert "spread of the mapped prompt" in told
@@ -66,7 +66,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path):
 )
 def test_other_mistakes(arguments, words, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    assert run(app, arguments) == 2
+    assert run_command(app, arguments) == 2
     told = capfd.readouterr().err
     assert words in told
     assert "Traceback" not in told

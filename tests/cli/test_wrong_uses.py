@@ -17,7 +17,7 @@ from question_files import arrays, write_hdf5, write_npz
 from small_disk import SMALL_DISK
 
 from chop.cli import app
-from chop.cli.exit_codes import run
+from chop.cli.exit_codes import run_command
 from chop.icon.weights import BUNDLED
 
 ASK = ("--model", "conservation", "--program", "icon", "--out", "a.h5")
@@ -134,7 +134,7 @@ def test_a_wrong_use_is_one_sentence_and_exit_code_2(use, folder, capfd):
     if "answers.npz" in arguments:
         write_npz(folder / "answers.npz", arrays(n=3), format="chop answers")
     before = sorted(path.name for path in folder.iterdir())
-    code = run(app, arguments)
+    code = run_command(app, arguments)
     told = capfd.readouterr()
     assert code == 2
     assert words in told.err
@@ -163,7 +163,7 @@ CLEAR = "\x1b[2J\x07\x9b1m\u202e"
 )
 def test_names_cannot_command_the_terminal(arguments, line, folder, capfd):
     write_npz(folder / "named.npz", {f"u{CLEAR}": np.zeros(3)})
-    assert run(app, arguments) == 2
+    assert run_command(app, arguments) == 2
     told = capfd.readouterr().err
     assert all(c.isprintable() or c == "\n" for c in told)
     assert "\\x1b[2J\\x07\\x9b1m\\u202e" in told.split("\n")[line]
@@ -177,7 +177,7 @@ def test_reasons_cannot_command_the_terminal(folder, capfd):
     content = arrays(n=3, points=20)
     content["query_values"][1] = 7
     write_npz(folder / "seven.npz", content)
-    assert run(app, ("predict", "seven.npz", "-m", "odd.py", "-p", "icon", "-o", "a.npz")) == 3
+    assert run_command(app, ("predict", "seven.npz", "-m", "odd.py", "-p", "icon", "-o", "a.npz")) == 3
     told = capfd.readouterr()
     assert all(c.isprintable() or c == "\n" for c in told.out + told.err)
     assert "\\x1b[2J" in told.out
@@ -186,7 +186,7 @@ def test_reasons_cannot_command_the_terminal(folder, capfd):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: see the next test")
 def test_no_permission_to_write(folder, capfd):
     (folder / "closed").mkdir(mode=0o500)
-    assert run(app, ("predict", "good.h5", "-m", "conservation", "-o", "closed/a.h5")) == 2
+    assert run_command(app, ("predict", "good.h5", "-m", "conservation", "-o", "closed/a.h5")) == 2
     assert "no permission" in capfd.readouterr().err
 
 
@@ -197,10 +197,10 @@ def test_no_permission_as_the_system_tells_it(folder, capfd, monkeypatch):
         raise PermissionError(13, "Permission denied", "a.h5")
 
     monkeypatch.setattr("os.mkdir", refused)
-    assert run(app, ("predict", "good.h5", *ASK)) == 2
+    assert run_command(app, ("predict", "good.h5", *ASK)) == 2
     assert re.fullmatch(r"chop: a\.h5 .*Permission denied\n", capfd.readouterr().err)
     monkeypatch.setattr("tempfile.mkstemp", refused)
-    assert run(app, ("explain", "-o", "a.svg")) == 2
+    assert run_command(app, ("explain", "-o", "a.svg")) == 2
     assert re.fullmatch(r"chop: a\.svg .*Permission denied\n", capfd.readouterr().err)
 
 

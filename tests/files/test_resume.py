@@ -19,7 +19,7 @@ from sample_models import plain_arithmetic
 
 import chop
 from chop.cli import app
-from chop.cli.exit_codes import run
+from chop.cli.exit_codes import run_command
 from chop.core.errors import ModelError, ProgramError
 from chop.files import FileError, QuestionFile, predict
 from chop.files.resume import partial_folder
@@ -368,7 +368,7 @@ def test_names_that_are_not_utf8(folder, capfdbinary):
     content["query_values"][3] = np.inf
     write_hdf5(Path(questions), content)
     Path(model).write_text(RECORDING)
-    assert run(app, ("predict", questions, "-m", model, "-o", out)) == 3
+    assert run_command(app, ("predict", questions, "-m", model, "-o", out)) == 3
     told = capfdbinary.readouterr()
     assert told.err == b""
     assert told.out.startswith(b"a\xfe.h5: 40 questions, 1 rejected")
@@ -376,12 +376,12 @@ def test_names_that_are_not_utf8(folder, capfdbinary):
     with h5py.File(out) as file:
         assert file.attrs["questions"] == "q\\xff.h5"
         assert file.attrs["model"] == "m\\xfd.py"
-    assert run(app, ("predict", questions, "-m", model, "-o", out, "--force", "--json")) == 3
+    assert run_command(app, ("predict", questions, "-m", model, "-o", out, "--force", "--json")) == 3
     assert json.loads(capfdbinary.readouterr().out)["out"] == out
     for command in (("info", out), ("info", questions), ("explain", questions, "-m", model)):
-        assert run(app, command) == 0
-        assert run(app, (*command, "--json")) == 0
-    assert run(app, ("explain", questions, "-m", model, "-o", os.fsdecode(b"t\xff.json"))) == 0
+        assert run_command(app, command) == 0
+        assert run_command(app, (*command, "--json")) == 0
+    assert run_command(app, ("explain", questions, "-m", model, "-o", os.fsdecode(b"t\xff.json"))) == 0
     assert capfdbinary.readouterr().out.endswith(b"t\xff.json\n")
 
 
@@ -411,7 +411,7 @@ def wait_for_calls(folder, asked, process):
 @pytest.mark.slow
 def test_killed_at_any_time_it_ends_with_the_same_bytes(folder):
     """Again and again, at random moments and with one and two workers, until a command ends by itself."""
-    assert run(app, (*COMMAND[:-3], "whole.h5", *COMMAND[-2:])) == 0
+    assert run_command(app, (*COMMAND[:-3], "whole.h5", *COMMAND[-2:])) == 0
     moment, kills, wanted = random.Random(1), 0, int(os.environ.get("CHOP_KILLS", "3"))
     for attempt in range(wanted + 2):
         (folder / "asked").unlink(missing_ok=True)
@@ -483,14 +483,14 @@ def test_a_signal_that_is_ignored_stays_ignored(folder):
 def test_the_exit_code_says_that_some_are_not_answered(folder, capfd):
     bad_questions(folder)
     asked = ("predict", "bad.npz", "-m", "conservation", "-o", "a.npz")
-    assert run(app, asked) == 3
+    assert run_command(app, asked) == 3
     told = capfd.readouterr()
     assert told.err == ""
     first, *rest = told.out.splitlines()
     assert "40 questions, 2 rejected" in first
     assert [line.split(":")[0] for line in rest] == ["  question 5", "  question 17"]
-    assert run(app, (*asked, "--force", "--json")) == 3
+    assert run_command(app, (*asked, "--force", "--json")) == 3
     found = json.loads(capfd.readouterr().out)
     assert [one["question"] for one in found["first_rejected"]] == [5, 17]
-    assert run(app, (*asked, "--force", "--strict")) == 2
+    assert run_command(app, (*asked, "--force", "--strict")) == 2
     assert "infinity" in capfd.readouterr().err

@@ -61,7 +61,7 @@ class Commands(TyperGroup):
             raise typer.Exit(STOPPED) from None
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
+def run_command(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments (those of the process) name, and tell what a user can cause."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files are bytes, and printed as they are

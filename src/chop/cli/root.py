@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from chop.cli.bench import bench_app
 from chop.cli.data import data_app
 from chop.cli.demo import demo_app
 from chop.cli.evolve import evolve
-from chop.cli.exit_codes import Commands, run
+from chop.cli.exit_codes import Commands, run_command
 from chop.cli.predict import explain, info, predict
 from chop.cli.terminal import examples, print_json
 from chop.cli.train import train_app
@@ -36,35 +37,30 @@ app = typer.Typer(
         "chop operators rescale",
     ),
 )
-app.add_typer(data_app, name="data")
-app.add_typer(train_app, name="train")
-app.add_typer(bench_app, name="bench")
-app.add_typer(demo_app, name="demo")
-app.command(
-    "evolve",
-    epilog=examples(
+_GROUPS = {"data": data_app, "train": train_app, "bench": bench_app, "demo": demo_app}
+_COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
+    evolve: (
         "chop evolve --task conservation --budget 300 --out search",
         "chop evolve --task my_task.py --export winner.txt",
     ),
-)(evolve)
-app.command(
-    "predict",
-    epilog=examples(
+    predict: (
         "chop predict questions.npz --model conservation --program conservation --out answers.npz",
         "chop predict questions.h5 -m weights.safetensors -p 'correct(icon)' -o answers.h5 --validate --json",
         "chop predict questions.nc -m my_model.py:net -p winner.txt -o answers.nc --batch 16",
     ),
-)(predict)
-app.command(
-    "explain",
-    epilog=examples(
+    explain: (
         "chop explain --program 'select(correct(rescale | icon), icon)'",
         "chop explain --program mfc --out program.svg",
         "chop explain questions.h5 --index 3 --model conservation --program conservation",
         "chop explain questions.h5 -i 3 -m conservation -p conservation --out trace.html",
     ),
-)(explain)
-app.command("info", epilog=examples("chop info questions.h5", "chop info answers.npz --json"))(info)
+    info: ("chop info questions.h5", "chop info answers.npz --json"),
+}
+"""What each command does, with commands to copy below its help."""
+for _name, _group in _GROUPS.items():
+    app.add_typer(_group, name=_name)
+for _command, _lines in _COMMANDS.items():
+    app.command(epilog=examples(*_lines))(_command)
 
 
 def _version(wanted: bool) -> None:
@@ -94,7 +90,7 @@ def operators(
     if name is not None and name not in known:
         raise ChopError(f"there is no operator {name!r}; known are {', '.join(sorted(known))}")
     if as_json:
-        print_json([_told(known[key]) for key in ([name] if name is not None else known)])
+        print_json([_operator_record(known[key]) for key in ([name] if name is not None else known)])
         return
     for key, operator in known.items():
         if name is None:
@@ -107,7 +103,7 @@ def operators(
                 typer.echo(f"  {option:12} {param.doc} ({param.allowed})")
 
 
-def _told(operator: type[Operator]) -> dict[str, Any]:
+def _operator_record(operator: type[Operator]) -> dict[str, Any]:
     """An operator as plain values."""
     params = operator.params().items()
     return {
@@ -124,7 +120,7 @@ def _told(operator: type[Operator]) -> dict[str, Any]:
 
 def main() -> None:
     """Run a command; what a user can cause is one sentence and exit code 2."""
-    sys.exit(run(app))
+    sys.exit(run_command(app))
 
 
 if __name__ == "__main__":
