@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from chop.core.running import Result
     from chop.core.trace import Trace
 
-LONGEST = 90_000
+LONGEST_HTML = 90_000
 """Longest drawing or text that is put into a notebook."""
 SMALLEST = 0.6
 """A wide drawing shrinks to this scale and is scrolled from there."""
@@ -43,7 +43,7 @@ def program_html(program: Program) -> str:
     placed = layout(program)
     fitted = f"max-width:100%;min-width:{SMALLEST * placed.width:.0f}px;height:auto"
     drawing = as_svg(placed, str(program), fitted)
-    shown = f'<div style="overflow-x:auto">{drawing}</div>' if len(drawing) <= LONGEST else ""
+    shown = f'<div style="overflow-x:auto">{drawing}</div>' if len(drawing) <= LONGEST_HTML else ""
     return _frame(f'{shown}<code style="{_MONO};overflow-wrap:anywhere">{escape(short_text(program))}</code>')
 
 
@@ -65,8 +65,8 @@ def result_html(result: Result) -> str:
 def trace_html(trace: Trace) -> str:
     """What `Trace.explain` says of the first query."""
     text = escape(trace.explain())
-    if len(text) > LONGEST:
-        text = text[:LONGEST].rpartition("\n")[0] + "\n..."
+    if len(text) > LONGEST_HTML:
+        text = text[:LONGEST_HTML].rpartition("\n")[0] + "\n..."
     return _frame(
         f'<pre style="{_MONO};font-size:12px;line-height:1.4;margin:0;max-height:420px;overflow:auto;'
         f'white-space:pre">{text}</pre>'

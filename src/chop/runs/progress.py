@@ -104,16 +104,16 @@ class Costs(Protocol):
 
 
 CostlyJob = TypeVar("CostlyJob", bound=Costs)
-Outcome = TypeVar("Outcome")
+JobResult = TypeVar("JobResult")
 
 
 def with_progress(
-    finished: Iterable[tuple[CostlyJob, Outcome]],
+    finished: Iterable[tuple[CostlyJob, JobResult]],
     total: float,
     name: Callable[[CostlyJob], str],
     say: Callable[[str], None],
     bar: bool,
-) -> Iterator[tuple[CostlyJob, Outcome]]:
+) -> Iterator[tuple[CostlyJob, JobResult]]:
     """What comes in, handed on; progress is told once the receiver has dealt with it."""
 
     def line(done: float, minutes: float | None, words: str) -> None:
