@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from chop.core.model import from_jax, from_numpy, from_torch
     from chop.core.program import Program
     from chop.core.programs import programs
-    from chop.core.prompt import Axis, Field, Graph, Prompt, stack
+    from chop.core.prompt import Axis, Field, Graph, Prompt
     from chop.core.running import Result
+    from chop.core.stacking import stack
     from chop.core.text import parse, registry
     from chop.core.trace import Trace
     from chop.evolution.search import evolve
@@ -72,8 +73,9 @@ __getattr__, __dir__ = attach(
         "chop.core.model": ("from_jax", "from_numpy", "from_torch"),
         "chop.core.program": ("Program",),
         "chop.core.programs": ("programs",),
-        "chop.core.prompt": ("Axis", "Field", "Graph", "Prompt", "stack"),
+        "chop.core.prompt": ("Axis", "Field", "Graph", "Prompt"),
         "chop.core.running": ("Result",),
+        "chop.core.stacking": ("stack",),
         "chop.core.text": ("parse", "registry"),
         "chop.core.trace": ("Trace",),
         "chop.evolution.search": ("evolve",),

@@ -165,7 +165,7 @@ def test_mixed_batch_of_rows_and_scattered_points() -> None:
     model = network(ON_POINTS)
     rows = mfc.sample("g_2to2", n=1).prompt
     scattered = make_prompt(3, batch=(1,), dimensions=2, points=500, dtype=torch.float32)
-    both = chop.core.prompt.stack([rows, scattered])
+    both = chop.stack([rows, scattered])
     torch.testing.assert_close(model(both), torch.cat([model(rows), model(scattered)]), rtol=1e-4, atol=1e-4)
 
 

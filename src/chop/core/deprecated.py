@@ -41,12 +41,18 @@ MOVED: Mapping[str, str] = {
 }
 """Modules by their old names, and where their contents are now."""
 
-BETTER: Mapping[str, str] = {
-    "chop.problems.storage": "write from chop.files import CaseFile",
-    "chop.metrics": "write chop.metrics after import chop, or from chop import metrics",
-    "chop.errors": "write from chop import ChopError, and so on for what users see",
+_SHOWN_BY_CHOP = {
+    "chop.catalog": "programs",
+    "chop.errors": "ChopError, PromptError, ...",
+    "chop.forecast": "rollout, Rollout",
+    "chop.metrics": "metrics",
+    "chop.model": "from_torch, from_numpy, from_jax",
+    "chop.prompt": "Prompt, Field, Axis, Graph",
+    "chop.running": "Result",
+    "chop.text": "parse, registry",
+    "chop.trace": "Trace",
 }
-"""What to write instead, where that is not the new module."""
+"""Old modules whose public names are best imported from `chop` itself."""
 
 
 def _warn(message: str, stacklevel: int = 3) -> None:
@@ -56,8 +62,8 @@ def _warn(message: str, stacklevel: int = 3) -> None:
 
 def _module_now(old: str, stacklevel: int) -> ModuleType:
     new = MOVED[old]
-    how = BETTER.get(old, f"write {new}")
-    _warn(f"the module {old} goes with the next release: {how}", stacklevel)
+    public = f" (public names: from chop import {_SHOWN_BY_CHOP[old]})" if old in _SHOWN_BY_CHOP else ""
+    _warn(f"the module {old} goes with the next release: write {new}{public}", stacklevel)
     return import_module(new)
 
 

@@ -19,7 +19,8 @@ import torch.utils.dlpack
 from torch import Tensor, nn
 
 from chop.core.errors import ChopError, ModelError
-from chop.core.prompt import Origin, Prompt, concatenated, stackable_facts
+from chop.core.prompt import Origin, Prompt
+from chop.core.stacking import concatenated, stackable_facts
 from chop.core.user_code import describe_error
 
 MAX_BYTES = 64 * 2**20
