@@ -59,6 +59,22 @@ def working_in(folder):
     return found
 
 
+def test_code_that_was_interrupted_as_a_string_is_an_interruption_like_any_other(tmp_path):
+    """Libraries execute strings while they load; Python remembers it, and ends by a signal of its own."""
+    code = (
+        "import sys, typer\nfrom chop.cli.exit_codes import Commands, run_command\n"
+        "app = typer.Typer(cls=Commands)\n"
+        "@app.callback()\ndef common(): pass\n"
+        "@app.command()\ndef work(): exec('raise KeyboardInterrupt')\n"
+        "sys.exit(run_command(app, ['work']))"
+    )
+    (tmp_path / "interrupted.py").write_text(code)
+    done = subprocess.run(  # as a module: a script would not ask what Python remembers
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (130, "chop: stopped\n")
+
+
 def test_handlers_are_put_back():
     from chop.cli import app
     from chop.cli.exit_codes import run_command

@@ -67,6 +67,9 @@ def run_command(app: typer.Typer, arguments: Sequence[str] | None = None) -> int
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files are bytes, and printed as they are
     with _stop_signals() as heard:
         code = _run(app, arguments)
+    # ``python -m`` ends itself by SIGINT if the last string it executed was interrupted, even if that was
+    # handled (numba executes strings while it loads); executing another one makes it forget.
+    exec("")
     return 128 + heard[0] if code == STOPPED and heard else code
 
 
