@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -85,13 +84,17 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     return get
 
 
-class _MovedModules(MetaPathFinder, Loader):
-    """Finds a module of 0.1.0 where it is now; both names mean one module."""
+class _MovedModules:
+    """Finds a module of 0.1.0 where it is now; both names mean one module.
+
+    By its methods a finder and a loader; importing their base classes would take as long as the library.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if name in MOVED else None
+        loader: Any = self
+        return ModuleSpec(name, loader) if name in MOVED else None
 
     def create_module(self, spec: ModuleSpec) -> None:
         """A plain module, which `exec_module` puts another in the place of."""
