@@ -7,7 +7,7 @@ author = "the CHOP developers"
 copyright = "the CHOP developers, Apache-2.0"
 version = release = installed("chain-of-operators")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 

@@ -104,17 +104,18 @@ def sample(
 ) -> Case:
     """n different questions of a region, each with example windows from its past.
 
-    region: a name (of a file in the folder ``data``), or what is loaded already
-    n, first: questions ``first`` .. ``first + n - 1`` of an order drawn from the seed; each is the same
-        whatever n is
-    lead: hours from a window's end to its target
-    selection: "random" examples, or those "similar" to the question's window
-    seed, split: of all random draws; splits never share one
-    examples: windows shown for each question
-    data: the folder; by default the one that the environment variable CHOP_AIR_DATA names
-    channels: those to keep; all by default
-    period: where examples come from, and the normalisation
-    queries: where questions come from
+    Args:
+        region: a name (of a file in the folder ``data``), or what is loaded already
+        n, first: questions ``first`` .. ``first + n - 1`` of an order drawn from the seed; each is the same
+            whatever n is
+        lead: hours from a window's end to its target
+        selection: "random" examples, or those "similar" to the question's window
+        seed, split: of all random draws; splits never share one
+        examples: windows shown for each question
+        data: the folder; by default the one that the environment variable CHOP_AIR_DATA names
+        channels: those to keep; all by default
+        period: where examples come from, and the normalisation
+        queries: where questions come from
     """
     check_counts(first, n=n, lead=lead, examples=examples)
     history = _history(region, data, channels, period)

@@ -96,12 +96,13 @@ def make_world(
 
     The regions are called as the real ones, so that everything runs on either.
 
-    hours: of the record, 48 or more
-    stations: of the two regions
-    seed: same seed, same files
-    weather: whether there are the variables of KnowAir-V2 beside PM2.5, O3 and NO2
-    start: the first hour
-    overwrite: replace files that are there
+    Args:
+        hours: of the record, 48 or more
+        stations: of the two regions
+        seed: same seed, same files
+        weather: whether there are the variables of KnowAir-V2 beside PM2.5, O3 and NO2
+        start: the first hour
+        overwrite: replace files that are there
     """
     if hours < 48 or len(stations) != 2 or min(stations) < 1:
         raise DataError(f"a world needs 48 hours or more and two counts of stations, not {hours}, {stations}")

@@ -81,24 +81,25 @@ def sample(
 ) -> Case:
     """n trajectories of one flux: each shows ``examples`` consecutive pairs and asks for the next frame.
 
-    flux: a formula in u, a name of `FLUXES`, or "cubic"
-    n, first: questions ``first`` .. ``first + n - 1`` of the split; each is the same, bit for bit, whatever
-        n is
-    seed, split: of all random draws; splits ("train", "evolution", "test") never share one
-    steps: frames after the query; ``trajectory`` has ``examples + 1 + steps``
-    examples: pairs shown
-    step: time between frames; the first frame lies at a random time in [0, step)
-    points: of the periodic grid j / points
-    length, mean, scale: initial conditions are ``mean + scale * (Gaussian field of this length scale)``,
-        drawn again until they lie within ``bound``
-    bound: the data range (low, high), b for (-b, b); the flux must be defined on it
-    coefficients: for the parameters of the flux, one row or a row for each trajectory; those of "cubic"
-        (a, b, c) are drawn from [-1, 1]^3 unless given
-    speed: of the Lax-Friedrichs splitting, as in `solve`
-    cfl: the Courant number, in (0, 3]
-    on_failure: "raise" `SolveError`, or "drop" the trajectories that fail
-    threads: that solve
-    dtype: of the case; everything is solved in float64
+    Args:
+        flux: a formula in u, a name of `FLUXES`, or "cubic"
+        n, first: questions ``first`` .. ``first + n - 1`` of the split; each is the same, bit for bit,
+            whatever n is
+        seed, split: of all random draws; splits ("train", "evolution", "test") never share one
+        steps: frames after the query; ``trajectory`` has ``examples + 1 + steps``
+        examples: pairs shown
+        step: time between frames; the first frame lies at a random time in [0, step)
+        points: of the periodic grid j / points
+        length, mean, scale: initial conditions are ``mean + scale * (Gaussian field of this length scale)``,
+            drawn again until they lie within ``bound``
+        bound: the data range (low, high), b for (-b, b); the flux must be defined on it
+        coefficients: for the parameters of the flux, one row or a row for each trajectory; those of "cubic"
+            (a, b, c) are drawn from [-1, 1]^3 unless given
+        speed: of the Lax-Friedrichs splitting, as in `solve`
+        cfl: the Courant number, in (0, 3]
+        on_failure: "raise" `SolveError`, or "drop" the trajectories that fail
+        threads: that solve
+        dtype: of the case; everything is solved in float64
     """
     law = Flux.parse(flux)
     check_counts(first, n=n, steps=steps, examples=examples)

@@ -50,17 +50,18 @@ def solve(
 
     A trajectory that fails does not disturb the others.
 
-    flux: a formula in u, a name of `FLUXES`, or "cubic"
-    initial: (points,) or (rows, points)
-    times: (frames,) or (rows, frames), increasing
-    parameters: of the flux, (rows, number of parameters) or one row for all
-    bound: the data range (low, high), b for (-b, b), on which the flux must be defined
-    speed: of the Lax-Friedrichs splitting: None takes max|f'| over ``bound`` + 0.1, one number for the flux
-        whatever the initial condition; a number (or one per row) is used if it suffices; "local" takes
-        max|f'| over the range of each state at each step
-    cfl: the Courant number, in (0, 3]
-    max_steps: after which a trajectory has failed
-    threads: that solve, each some of the rows
+    Args:
+        flux: a formula in u, a name of `FLUXES`, or "cubic"
+        initial: (points,) or (rows, points)
+        times: (frames,) or (rows, frames), increasing
+        parameters: of the flux, (rows, number of parameters) or one row for all
+        bound: the data range (low, high), b for (-b, b), on which the flux must be defined
+        speed: of the Lax-Friedrichs splitting: None takes max|f'| over ``bound`` + 0.1, one number for the
+            flux whatever the initial condition; a number (or one per row) is used if it suffices; "local"
+            takes max|f'| over the range of each state at each step
+        cfl: the Courant number, in (0, 3]
+        max_steps: after which a trajectory has failed
+        threads: that solve, each some of the rows
     """
     law = Flux.parse(flux)
     span = as_range(bound)

@@ -76,15 +76,16 @@ def sample(
 
     Coordinates are (t, x); g carries t = 0. ``rows["condition"]`` is the hidden function at the 100 points.
 
-    family: one of `FAMILIES`
-    length: the length scale of the hidden function
-    n, first: operators ``first`` .. ``first + n - 1`` of the split; each is the same, bit for bit, whatever
-        n is
-    seed, split: of all random draws; splits ("train", "evolution", "test") never share one
-    examples: pairs shown
-    inputs, outputs: sub-grids; by default functions of x alone have all 100 points, functions of (t, x)
-        10 x 50
-    dtype: of the case; everything is solved in float64
+    Args:
+        family: one of `FAMILIES`
+        length: the length scale of the hidden function
+        n, first: operators ``first`` .. ``first + n - 1`` of the split; each is the same, bit for bit,
+            whatever n is
+        seed, split: of all random draws; splits ("train", "evolution", "test") never share one
+        examples: pairs shown
+        inputs, outputs: sub-grids; by default functions of x alone have all 100 points, functions of (t, x)
+            10 x 50
+        dtype: of the case; everything is solved in float64
     """
     kind = family_named(family)
     check_counts(first, n=n, examples=examples)
@@ -186,10 +187,11 @@ def draw_operators(
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """Inputs and outputs (n, pairs, points) of n operators, and their hidden functions (n, 100).
 
-    problem, split, seed, index: the names of the random streams, one for each operator
-    family, length: what is hidden, and its length scale
-    pairs: functions drawn for each operator
-    into, out: where inputs and outputs are given
+    Args:
+        problem, split, seed, index: the names of the random streams, one for each operator
+        family, length: what is hidden, and its length scale
+        pairs: functions drawn for each operator
+        into, out: where inputs and outputs are given
     """
     nodes = nodes_for(length)
     hide, vary = (draw_cost, draw_density) if family.hidden == "g" else (draw_density, draw_cost)
