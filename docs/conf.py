@@ -1,5 +1,6 @@
 """Sphinx: Markdown pages, a quiet theme, nothing from the network."""
 
+import re
 from importlib.metadata import version as installed
 
 project = "CHOP"
@@ -22,6 +23,7 @@ suppress_warnings = ["myst.header"]
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "Coordinates")}
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
 
@@ -36,3 +38,15 @@ html_static_path = ["_static"]
 html_css_files = ["chop.css"]
 html_copy_source = False
 html_show_sphinx = False
+
+
+def _plain_aliases(app, what, name, obj, options, signature, returns):
+    """Aliases by their names in unions too, where Sphinx shows the object that stands for one."""
+    return tuple(
+        part and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", part) for part in (signature, returns)
+    )
+
+
+def setup(app):
+    """What Sphinx calls first."""
+    app.connect("autodoc-process-signature", _plain_aliases)
