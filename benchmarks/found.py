@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from chop.core.programs import FOUND
+from chop.core.catalog import FOUND
 from chop.evolution.report import analyse_winner
 from chop.evolution.search import evolve
 

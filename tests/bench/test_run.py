@@ -335,7 +335,7 @@ def test_the_declared_work_is_the_papers():
 
 
 def test_every_declared_method_is_a_program_or_a_baseline():
-    from chop.core.programs import TEXTS
+    from chop.core.catalog import TEXTS
     from chop.core.text import parse
 
     texts = {

@@ -9,7 +9,7 @@ from sample_models import Recording
 
 import chop
 from chop import Field, ProgramError, Prompt
-from chop.core.programs import TEXTS
+from chop.core.catalog import TEXTS
 from chop.core.text import parse
 from chop.operators import (
     Icon,

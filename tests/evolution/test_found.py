@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import chop
-from chop.core.programs import EVOLVED, FOUND, best_found
+from chop.core.catalog import EVOLVED, FOUND, best_found
 from chop.evolution.journal import Journal
 from chop.evolution.search import evolve
 from chop.storage.log import decode_line

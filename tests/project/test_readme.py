@@ -13,7 +13,7 @@ from chop.bench import paper
 from chop.bench.functions import COST, DENSITY, FLUXES, LENGTHS, control_of, rollout_of, single_step_of
 from chop.bench.methods import BEST_EVOLVED
 from chop.bench.results import comparison
-from chop.core.programs import TEXTS
+from chop.core.catalog import TEXTS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -108,7 +108,7 @@ def test_an_owner_begins_goes_on_and_reads(tmp_path):
         Owner(tmp_path)
     with Owner(tmp_path, {"seed": 0}) as new:
         assert (new.head, new.found) == ({"seed": 0}, {})
-        new._lines.append([{"a": 1}, {"a": 2}])
+        new._log.append([{"a": 1}, {"a": 2}])
     with (tmp_path / "a.jsonl").open("ab") as file:
         file.write(b"00000000 {}\n" + encode_line({"a": 3}) + b"torn")
     for head in ({"seed": 1}, None):
@@ -124,7 +124,7 @@ def test_an_odd_line_is_told_with_its_number_and_the_log_let_go(tmp_path):
     with pytest.raises(ChopError, match="is empty"):
         Owner(tmp_path / "empty")
     with Owner(tmp_path, {}) as log:
-        log._lines.append([{"a": 1}, {"a": "x"}])
+        log._log.append([{"a": 1}, {"a": "x"}])
     with pytest.raises(ChopError, match=r"a\.jsonl, line 3 is no number: it has an odd a; use another"):
         Owner(tmp_path, {})
     assert names(tmp_path) == ["a.jsonl", "empty"], "no lock is left"

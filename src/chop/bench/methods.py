@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chop.core.programs import FOUND, TEXTS, best_found
+from chop.core.catalog import FOUND, TEXTS, best_found
 
 RAW, CONSERVATION, MFC, CORR = (TEXTS[name] for name in ("raw", "conservation", "mfc", "corr"))
 FLAT = "query_mean"

@@ -191,21 +191,21 @@ class Store(OwnsLog):
         line = {written: values[field] for field, written in self.layout.used.items()}
         # A later version says so here: lines of results stay as they were, and readable by the first.
         later = {} if self._writer == self.about.version else {"version": self._writer}
-        self._lines.append([{**line, **later}])
+        self._log.append([{**line, **later}])
         self.used[kind, whose] = Used(sha256, name, self._writer)
 
     def ask(self, region: str, every: int, hours: tuple[int, ...]) -> None:
         """Note which questions are asked of a region."""
         wanted = Asked(every, hours)
         if self.asked.get(region) != wanted:
-            self._lines.append([{"asked": region, "every": every, "hours": list(hours)}])
+            self._log.append([{"asked": region, "every": every, "hours": list(hours)}])
             self.asked[region] = wanted
 
     def append(self, records: Iterable[Record]) -> None:
         """Write records that are not there yet; on a full disk nothing that was written is lost."""
         layout = self.layout
         new = [r for r in records if layout.covers(r) not in self._records.get(layout.key(r), ())]
-        self._lines.append(new)
+        self._log.append(new)
         for record in new:
             self._keep(record)
 

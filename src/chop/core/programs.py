@@ -11,4 +11,5 @@ from chop.core.text import parse
 
 programs: Mapping[str, Program] = MappingProxyType({name: parse(text) for name, text in NAMED.items()})
 
+# All but `programs` are here for chop.catalog of 0.1.0, which was this module.
 __all__ = ["EVOLVED", "FOUND", "TEXTS", "Found", "best_found", "programs"]

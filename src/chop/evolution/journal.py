@@ -140,7 +140,7 @@ class Journal(OwnsLog):
                 )
             self._met += 1
         else:
-            self._lines.append([*self._unwritten, record])
+            self._log.append([*self._unwritten, record])
             self._unwritten = []
             self.records.append(record)
 

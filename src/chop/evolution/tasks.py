@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from chop.core.catalog import TEXTS
 from chop.core.errors import EvolutionError
-from chop.core.programs import TEXTS
 from chop.core.user_code import load_file
 from chop.evolution.task import Limits, Task
 

@@ -118,8 +118,8 @@ class UnfinishedRun:
                 (self._folder / _VALUES).touch()
                 self._values = (self._folder / _VALUES).open("r+b", buffering=0)
             stack.callback(self._values.close)
-            self._lines = AppendLog(self._folder / _INDEX, FileError)
-            stack.callback(lambda: self._lines.close())
+            self._log = AppendLog(self._folder / _INDEX, FileError)
+            stack.callback(lambda: self._log.close())
             self._take_up(identity)
             self._closing = stack.pop_all()
 
@@ -139,13 +139,13 @@ class UnfinishedRun:
 
     def _take_up(self, identity: RunIdentity) -> None:
         """Go on from what is in the folder, if it is of this run."""
-        head, *rest = self._lines.contents or [None]
+        head, *rest = self._log.contents or [None]
         lines = [line for line in rest if isinstance(line, dict)]
         if mismatch(head, _HEAD) or not lines:  # nothing to lose
-            self._lines.close()
-            self._lines.path.unlink()
-            self._lines = AppendLog(self._lines.path, FileError)
-            self._lines.append([{"run": dict(identity.facts)}])
+            self._log.close()
+            self._log.path.unlink()
+            self._log = AppendLog(self._log.path, FileError)
+            self._log.append([{"run": dict(identity.facts)}])
             return
         identity.check(head["run"], self._folder)
         mark = _file_mark(self._target) if self._target.exists() else None
@@ -177,7 +177,7 @@ class UnfinishedRun:
     def __exit__(self, *_: object) -> None:
         with self._closing:
             if not (self.parts and self._lasting):
-                self._lines.close()
+                self._log.close()
                 self._clear()
                 (self._folder / _LOCK).unlink(missing_ok=True)
                 with suppress(OSError):  # another process may have begun in it by now
@@ -215,7 +215,7 @@ class UnfinishedRun:
         self._append(part, FinishedPart(readable(reason)))
 
     def _append(self, part: Part, finished: FinishedPart, **rest: Any) -> None:
-        self._lines.append([{"first": part.first, "last": part.last, "reason": finished.reason, **rest}])
+        self._log.append([{"first": part.first, "last": part.last, "reason": finished.reason, **rest}])
         self._enter(part, finished)
 
     def _enter(self, part: Part, finished: FinishedPart) -> None:
@@ -267,7 +267,7 @@ class UnfinishedRun:
 
     def deliver(self) -> None:
         """Note that the answers, put together, get their name next."""
-        self._lines.append([{"delivered": _file_mark(self.complete_file)}])
+        self._log.append([{"delivered": _file_mark(self.complete_file)}])
 
     def discard(self) -> None:
         """Nothing need be kept any longer."""

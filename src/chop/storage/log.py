@@ -143,7 +143,7 @@ class OwnsLog:
     Others may write again once it is closed, or its ``with`` block ends.
     """
 
-    _lines: AppendLog
+    _log: AppendLog
 
     @contextlib.contextmanager
     def _opened(
@@ -156,21 +156,21 @@ class OwnsLog:
         """
         if head is None and not path.is_file():
             raise error(f"{path.parent} holds no {what} ({path.name} is missing)")
-        self._lines = AppendLog(path, error, writing=head is not None)
+        self._log = AppendLog(path, error, writing=head is not None)
         try:
-            if not self._lines.contents:
+            if not self._log.contents:
                 if head is None:
                     raise error(f"{path} is empty")
-                self._lines.append([head])
-                self._lines.contents.append(dict(head))
-            yield self._lines
+                self._log.append([head])
+                self._log.contents.append(dict(head))
+            yield self._log
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Let others write."""
-        self._lines.close()
+        self._log.close()
 
     def __enter__(self) -> Self:
         return self
