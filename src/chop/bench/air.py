@@ -230,7 +230,10 @@ class AirSuite(Suite):
             hours = store.asked[direction.region].hours
             # Windows repeat from lead to lead, and the paper's methods share answers: one piece of work.
             for condition in direction.conditions:
-                found += [SuiteEntry(condition, m, hours, "main", direction, True) for m in direction.methods]
+                found += [
+                    SuiteEntry(condition, method, hours, "main", share=direction, redone_together=True)
+                    for method in direction.methods
+                ]
                 found += [SuiteEntry(condition, m, hours, "own", direction) for m in own if direction.carried]
         return found
 

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from chop.bench import paper
 from chop.bench.function_answers import PROMPTS_VALIDATED
+from chop.bench.function_claims import TRANSFERRED, reduction_claims, suite_of
 from chop.bench.function_figures import FUNCTION_CAPTIONS, function_figures
 from chop.bench.functions import (
     CONDITIONS,
     COST,
-    DENSITY,
     FAMILIES,
     FLUXES,
     LENGTHS,
     SEARCHES,
     STEPS,
-    FunctionSuite,
     control_of,
     rollout_of,
     single_step_of,
@@ -48,7 +47,6 @@ from chop.bench.suite import SuiteEntry
 from chop.bench.tables import (
     MISSING,
     REACHED,
-    Claim,
     Rows,
     Table,
     base_cell,
@@ -62,7 +60,6 @@ from chop.storage.schema import Record
 
 MILESTONES = (1, 10, 36, 72, STEPS)
 """Steps of a rollout that are shown in the table."""
-TRANSFERRED = "best of the MFC grid, transferred"
 MAIN_TITLES = (
     REACHED, "Conservation laws", "Along the rollouts", "Mean-field control",
     "Cost to density: the correction alone",
@@ -74,7 +71,7 @@ def _tables(results: Results) -> list[Table]:
     """Everything that was measured, main results first; what was not measured has no row."""
     head = ("reduction of the mean error", "by", "conditions that reach it", "found", "reached in all")
     return [
-        claims_table(_claims(results), *head),
+        claims_table(reduction_claims(results), *head),
         _conservation(results),
         _along_rollouts(results),
         _mean_field_control(results),
@@ -87,55 +84,6 @@ def _tables(results: Results) -> list[Table]:
         _fine_tuning(results),
         *_searches(results),
     ]
-
-
-def _suite_of(results: Results) -> FunctionSuite:
-    """What was asked for."""
-    assert isinstance(results.suite, FunctionSuite)
-    return results.suite
-
-
-def _claims(results: Results) -> Iterator[Claim]:
-    """A least reduction of the mean error in every condition of a list, by each of three programs."""
-    singles, rolls = ([name(flux) for flux in FLUXES] for name in (single_step_of, rollout_of))
-    densities, costs = (
-        [control_of(family, length) for family in families for length in LENGTHS]
-        for families in (DENSITY, COST)
-    )
-    declared = (
-        ("CHOP(Conservation), single step, three fluxes", "single", singles, CONSERVATION, "conservation"),
-        ("CHOP(Conservation), step 144, three fluxes", "step 144", rolls, CONSERVATION, "rollout"),
-        ("CHOP(MFC), nine density-input conditions", "density", densities, MFC, "mfc"),
-        ("CHOP(Corr), six cost-to-density conditions", "corr", costs, CORR, "mfc"),
-        ("CHOP(MFC) on the conservation network, three fluxes", "transfer", singles, MFC, "mfc"),
-    )
-    for words, key, names, method, problem in declared:
-        # Evidence of transfer must come from a search elsewhere: on mean-field control.
-        transferred = key == "transfer"
-        if transferred and "transfer" not in _suite_of(results).suites:
-            continue
-        least = paper.LEAST[key]
-        text = f"{words}: {f'at least {least:g} %' if least else 'lower'}"
-        programs = {
-            "the paper's program": method,
-            TRANSFERRED if transferred else "best of the grid": results.chosen.get(problem),
-            # Evolution judges single steps; its program is asked for rollouts all the same.
-            "evolved for MFC, transferred" if transferred else "evolved": BEST_EVOLVED[
-                "conservation" if problem == "rollout" else problem
-            ],
-        }
-        for whose, program in programs.items():
-            values = [] if program is None else _reductions(results, names, program)
-            if values:
-                held = sum(value >= least if least else value > 0 for value in values)
-                found = f"{min(values):.1f} % to {max(values):.1f} %"
-                yield Claim(text, held, len(values), len(values), whose, found)
-
-
-def _reductions(results: Results, conditions: Iterable[str], method: str) -> list[float]:
-    """Of the mean error, in percent, in those conditions that were measured."""
-    found = (results.reduction(condition, method) for condition in conditions)
-    return [value for value in found if value is not None]
 
 
 _PaperRow = tuple[tuple[str, ...], str, paper.Published, str]
@@ -194,7 +142,7 @@ def _mean_field_control(results: Results) -> Table:
 
 def _transfer(results: Results) -> Table:
     """CHOP(MFC) on the conservation network."""
-    asked = "transfer" in _suite_of(results).suites
+    asked = "transfer" in suite_of(results).suites
     given: list[_PaperRow] = [
         ((label,), single_step_of(flux), paper.TRANSFER[flux], "mfc")
         for flux, label in FLUXES.items()
@@ -362,7 +310,7 @@ def _along_rollouts(results: Results) -> Table:
 def _searches(results: Results) -> Iterable[Table]:
     """How the grid did on the evolution sets."""
     for problem, condition in SEARCHES.items():
-        ranked = _suite_of(results).ranking(results.store, problem)
+        ranked = suite_of(results).ranking(results.store, problem)
         if not ranked:
             continue
         base = dict(ranked)[RAW]
@@ -466,7 +414,7 @@ def _rollout_csv(results: Results) -> dict[str, str]:
 def _facts(results: Results) -> dict[str, str]:
     """What the numbers belong to."""
     used = sorted((whose, found.sha256[:16]) for (_, whose), found in results.store.used.items())
-    suite = _suite_of(results)
+    suite = suite_of(results)
     return {
         "networks": ", ".join(f"{problem} (sha256 {sha256})" for problem, sha256 in used),
         "seed": str(results.store.about.seed),

@@ -60,8 +60,8 @@ class SuiteEntry:
     group: str = "main"
     share: Hashable = None
     """Entries that share a piece of work have the same; None: its pieces are its own."""
-    whole: bool = False
-    """Answers are shared too: if one entry of a piece is missing, all that are ``whole`` are done again."""
+    redone_together: bool = False
+    """Answers are shared too: if one such entry of a piece is missing, all of them are done again."""
 
     @property
     def n(self) -> int:
@@ -241,8 +241,8 @@ def missing_pieces(suite: Suite, store: Store) -> list[Piece]:
             shared.setdefault(key, []).append((number, entry, done))
     found = []
     for (_, batch), members in shared.items():
-        torn = any(entry.whole and not done for _, entry, done in members)
-        todo = [entry for _, entry, done in members if (torn if entry.whole else not done)]
+        torn = any(entry.redone_together and not done for _, entry, done in members)
+        todo = [entry for _, entry, done in members if (torn if entry.redone_together else not done)]
         if todo:
             by_condition: dict[Condition, list[str]] = {}
             for entry in todo:
