@@ -12,7 +12,7 @@ import chop
 from chop.core.errors import ModelError
 from chop.core.prompt import Field, Prompt
 from chop.icon import CONSERVATION, MFC, Icon, IconConfig
-from chop.icon.functions import sharing as sharing_module
+from chop.icon import sharing as sharing_module
 from chop.icon.functions.tokens import at_points, count_rows, cut_patches, interpolated
 from chop.problems import conservation, mfc
 from chop.testing.conformance import ModelConformance

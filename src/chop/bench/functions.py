@@ -32,7 +32,7 @@ from chop.bench.store import About, LineLayout, Store
 from chop.bench.suite import Condition, Piece, Setting, Suite, SuiteEntry, by_name, find_networks
 from chop.core.errors import BenchError
 from chop.core.text import parse
-from chop.icon.config import StationConfig
+from chop.icon.config import IconConfig, PublishedConfig
 from chop.icon.weights import provenance
 from chop.storage.schema import Record, Shape, finite, list_of, optional, present_part, safe_int, string
 
@@ -230,7 +230,7 @@ class FunctionSuite(Suite):
 
 def _problem_of(model: str) -> str:
     config = provenance(model).config
-    if isinstance(config, StationConfig):
+    if not isinstance(config, IconConfig | PublishedConfig):
         raise BenchError(f"{model} is a network of stations; it is measured by `chop bench air`")
     return "mfc" if config.coordinates == 2 else "conservation"
 

@@ -61,7 +61,7 @@ def air_yrd_task() -> Task:
     from chop.icon import weights
     from chop.problems.air import data_folder, load_history
 
-    channels = weights.provenance("air_bthsa").config.channels  # type: ignore[union-attr]
+    channels = weights.provenance("air_bthsa").config.channels  # type: ignore[attr-defined]
     history = load_history(data_folder(), "yrd", channels, ("2022-01-01", "2023-01-01"))
     return air_task(weights.load("air_bthsa"), history, ("2023-01-01", "2024-01-01"), AIR_QUESTIONS)
 

@@ -122,11 +122,49 @@ class StationConfig(NetworkConfig):
         return 3 * len(self.lengths)
 
 
-def config_from(values: Mapping[str, Any]) -> IconConfig | StationConfig:
-    """The shape that a header or a plan describes: station networks have hours, others none."""
+@dataclass(frozen=True)
+class PublishedConfig(NetworkConfig):
+    """What a published ICON is made of: one token for each point of each function, in one sequence.
+
+    A token is made of ``coordinates`` (x, or t and x) and ``channels`` values. ``functions`` is how many
+    functions the embedding tells apart, three for each example and the query; 0: it has none. The network
+    was shown x times ``x_scale``.
+    """
+
+    coordinates: int = 1
+    channels: int = 1
+    width: int = 256
+    heads: int = 8
+    transformer_layers: int = 6
+    hidden: int = 1024
+    functions: int = 100
+    x_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._check_whole_numbers(2**16, may_be_zero=("functions",))
+        if self.coordinates > 2:
+            raise ModelError(f"a network knows one or two coordinates, not {self.coordinates}")
+        if self.width % self.heads:
+            raise ModelError(f"width {self.width} must be a multiple of {self.heads} heads")
+        if not (type(self.x_scale) is float and 0 < self.x_scale < float("inf")):
+            raise ModelError(f"x_scale must be a positive number, not {self.x_scale!r:.40}")
+
+    @property
+    def most_examples(self) -> int | None:
+        """How many examples its embedding has room for; None: any number."""
+        return self.functions // 3 - 1 if self.functions else None
+
+
+_SHAPES: tuple[type[NetworkConfig], ...] = (IconConfig, StationConfig, PublishedConfig)
+
+
+def config_from(values: Mapping[str, Any]) -> NetworkConfig:
+    """The shape that a header or a plan describes: the kind of network whose settings these are."""
     if not isinstance(values, Mapping):
         raise ModelError(f"the configuration of a network is a table, not {type(values).__name__}")
-    return StationConfig.from_dict(values) if "hours" in values else IconConfig.from_dict(values)
+    settings = {kind: {field.name for field in fields(kind)} for kind in _SHAPES}
+    nearest = min(_SHAPES, key=lambda kind: len(settings[kind] ^ set(values)))
+    return nearest.from_dict(values)
 
 
 CONSERVATION = IconConfig()

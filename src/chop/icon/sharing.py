@@ -1,42 +1,69 @@
 """Answering many prompts at once: what prompts share is encoded once.
 
-Held-out prompts know which pairs of which parent they kept, so all prompts of one parent ask one memory,
-and how often each sees each pair enters attention as the logarithm of that count: a hidden pair has
-count 0, one that pads the prompt has count 2.
+Held-out prompts know which pairs of which parent they kept, so all prompts of one parent ask one memory.
+Where the order of pairs does not matter, how often each is seen enters attention as the logarithm of that
+count: a hidden pair has count 0, one that pads the prompt has count 2. Where it matters, prompts share what
+begins alike (`chop.icon.published.prefixes`).
+
+The steps of a rollout keep the very objects that hold their examples, and what was made of them is remembered
+as long as they live.
 """
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from chop.core.prompt import Prompt, without_repeats
+from chop.core.prompt import Field, Graph, Prompt, without_repeats
+
+REMEMBERED = 4
+"""Encoded batches of examples kept for the next call, as long as the examples themselves live."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A prompt, the one whose pairs it uses, and how often: ``(*batch of the prompt, pairs)``, None: once."""
+    """A prompt, the one whose pairs it uses, and which: ``(*batch of the prompt, pairs)``, None: all."""
 
     prompt: Prompt
     root: Prompt
-    seen: Tensor | None = None
+    kept: Tensor | None = None
+
+    @property
+    def seen(self) -> Tensor | None:
+        """How often each pair of the root is seen, ``(*batch of the prompt, pairs of the root)``."""
+        if self.kept is None:
+            return None
+        return nn.functional.one_hot(self.kept, self.root.examples).sum(dim=-2)
+
+    @property
+    def sequences(self) -> list[tuple[int, ...]]:
+        """The pairs of each query in their order, if all prompts of the root's batch have kept the same."""
+        if self.kept is None:
+            return [tuple(range(self.root.examples))]
+        first = self.kept[(0,) * len(self.root.batch)]
+        return [tuple(row) for row in first.reshape(-1, first.shape[-1]).tolist()]
 
     @staticmethod
-    def about_root(prompt: Prompt) -> Question:
-        """Back to the prompt the examples first appeared in."""
+    def about_root(prompt: Prompt, alike: bool = False) -> Question:
+        """Back to the prompt the examples first appeared in.
+
+        ``alike``: back to the first one of which all prompts of its batch have kept the same pairs.
+        """
+        found = Question(prompt, prompt)
         root, kept = prompt, None
         while root.origin is not None:
             kept = root.origin.kept if kept is None else _composed(root.origin.kept, kept)
             root = root.origin.parent
-        if kept is None:
-            return Question(prompt, prompt)
-        return Question(prompt, root, nn.functional.one_hot(kept, root.examples).sum(dim=-2))
+            if not alike or _all_equal(kept, len(root.batch)):
+                found = Question(prompt, root, kept)
+        return found
 
 
 def joint_counts(questions: Sequence[Question], sizes: Sequence[int], batch: int, like: Tensor) -> Tensor:
@@ -61,12 +88,19 @@ def _composed(outer: Tensor, inner: Tensor) -> Tensor:
     return outer.expand(*inner.shape[:-1], -1).gather(-1, inner)
 
 
+def _all_equal(kept: Tensor, lead: int) -> bool:
+    """Whether the first ``lead`` axes only repeat what their first element has."""
+    once = without_repeats(kept)
+    return bool((once == once[(slice(0, 1),) * lead]).all())
+
+
 class InContextNetwork(nn.Module, ABC):
     """A frozen model once trained: ``network(prompt)`` is the answer at ``prompt.at``."""
 
-    blocks: ClassVar[tuple[str, ...]]
+    blocks: ClassVar[tuple[str, ...]] = ()
     """Where the matrices are whose momentum is orthogonalised in training."""
-    head: nn.Linear
+    ordered: ClassVar[bool] = False
+    """Whether the order of the examples matters: questions about one prompt must then agree on it."""
 
     @abstractmethod
     def check(self, prompt: Prompt) -> None:
@@ -100,7 +134,7 @@ class InContextNetwork(nn.Module, ABC):
                 alone = [self._predict([flat[i]], share)[0] for i in range(len(flat.query.values))]
                 found[number] = torch.stack(alone).reshape(prompt.answer_shape)
                 continue
-            question = Question.about_root(prompt) if share else Question(prompt, prompt)
+            question = Question.about_root(prompt, self.ordered) if share else Question(prompt, prompt)
             groups.setdefault(question.root, {})[number] = question
         for root, asked in groups.items():
             for number, values in zip(asked, self.answers(root, list(asked.values()), share), strict=True):
@@ -113,7 +147,8 @@ class InContextNetwork(nn.Module, ABC):
 
         On the network's device and, unless it is a mask, in its dtype; shared axes stay shared.
         """
-        device, dtype = self.head.weight.device, self.head.weight.dtype
+        own = next(self.parameters())
+        device, dtype = own.device, own.dtype
         if tensor.dtype == torch.bool:
             dtype = torch.bool
         once = without_repeats(tensor)
@@ -128,3 +163,38 @@ class InContextNetwork(nn.Module, ABC):
 def versions(tensors: Iterable[Tensor]) -> tuple[tuple[int, int], ...]:
     """Changes when one of the tensors is written to; those made in inference mode do not count that."""
     return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
+
+
+_Entry = tuple["weakref.ref[Field]", "weakref.ref[Field]", Graph | None, tuple[object, ...], Any]
+_memories: weakref.WeakKeyDictionary[InContextNetwork, OrderedDict[int, _Entry]] = weakref.WeakKeyDictionary()
+
+
+def recall_examples(network: InContextNetwork, root: Prompt) -> Any:
+    """What the network made of a prompt's pairs in an earlier call; None if it is not known any more."""
+    entry = _memories.get(network, OrderedDict()).get(id(root.inputs))
+    if entry is None or entry[0]() is not root.inputs or entry[1]() is not root.outputs:
+        return None
+    return entry[4] if entry[2] is root.graph and entry[3] == _state(network, root) else None
+
+
+def remember_examples(network: InContextNetwork, root: Prompt, encoded: Any) -> None:
+    """Keep what was made of a prompt's pairs for the next call."""
+    # What is made in inference mode does not count how often it is written to: it is not remembered.
+    if torch.is_grad_enabled() or root.outputs.values.is_inference():
+        return
+    known = _memories.setdefault(network, OrderedDict())
+    key = id(root.inputs)
+
+    def forget(_: object) -> None:
+        known.pop(key, None)
+
+    fields = weakref.ref(root.inputs, forget), weakref.ref(root.outputs, forget)
+    known[key] = (*fields, root.graph, _state(network, root), encoded)
+    while len(known) > REMEMBERED:
+        known.popitem(last=False)
+
+
+def _state(network: InContextNetwork, root: Prompt) -> tuple[object, ...]:
+    """Changes when the examples or the weights are written to."""
+    inputs, outputs = root.inputs, root.outputs
+    return versions((inputs.values, inputs.coords, outputs.values, outputs.coords, *network.parameters()))

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from chop.core.errors import ModelError
-from chop.icon.config import IconConfig, NetworkConfig, StationConfig, config_from
+from chop.icon.config import IconConfig, NetworkConfig, PublishedConfig, StationConfig, config_from
 from chop.icon.functions.network import Icon
+from chop.icon.published.network import PublishedIcon
 from chop.icon.stations.network import StationIcon
 from chop.storage.atomic import write_bytes
 
@@ -24,14 +25,14 @@ LONGEST_HEADER = 2**16
 """Characters of what a header says; ours have hundreds."""
 DEEPEST_HEADER = 50
 """Lists in lists of it."""
-Network = Icon | StationIcon
+Network = Icon | StationIcon | PublishedIcon
 
 
 @dataclass(frozen=True)
 class Provenance:
     """What a weights file says about itself."""
 
-    config: IconConfig | StationConfig
+    config: NetworkConfig
     training: Mapping[str, Any]
 
 
@@ -39,6 +40,8 @@ def build(config: NetworkConfig) -> Network:
     """A network of a shape, with fresh weights."""
     if isinstance(config, StationConfig):
         return StationIcon(config)
+    if isinstance(config, PublishedConfig):
+        return PublishedIcon(config)
     assert isinstance(config, IconConfig)
     return Icon(config)
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from chop.core.errors import ModelError
 from chop.core.prompt import Prompt, without_repeats
 from chop.icon.config import IconConfig
+from chop.icon.functions.prompts import need_functions
 from chop.icon.functions.sharing import ask, encoded_pairs
 from chop.icon.functions.tokens import (
     TokenPlaces,
@@ -67,16 +68,7 @@ class Icon(InContextNetwork):
 
     def check(self, prompt: Prompt) -> None:
         c = self.config
-        if prompt.dimensions > c.coordinates:
-            raise ModelError(
-                f"this network knows functions of {c.coordinates} "
-                f"coordinate{'s' * (c.coordinates > 1)}, the prompt has {prompt.dimensions}"
-            )
-        given = (prompt.query.channels, prompt.outputs.channels)
-        if given != (c.inputs, c.outputs):
-            raise ModelError(
-                f"this network maps {c.inputs} channel(s) to {c.outputs}, the prompt {given[0]} to {given[1]}"
-            )
+        need_functions(prompt, c.coordinates, c.inputs, c.outputs)
         for axis in prompt.axes or ():
             if axis.name == "x" and axis.period not in (1.0, None):
                 raise ModelError(f"this network knows x with period 1, the prompt has period {axis.period}")

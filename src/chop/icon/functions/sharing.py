@@ -1,12 +1,7 @@
-"""What questions about functions share: every distinct example pair is encoded once.
-
-The steps of a rollout keep the very objects that hold their examples, and a memory is remembered as long
-as they live.
-"""
+"""What questions about functions share: every distinct example pair is encoded once."""
 
 from __future__ import annotations
 
-import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,18 +10,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from chop.core.prompt import Field, Prompt, without_repeats
+from chop.core.prompt import Prompt, without_repeats
 from chop.icon.functions.tokens import count_rows
 from chop.icon.layers import Memory
-from chop.icon.sharing import Question, joint_counts, versions
+from chop.icon.sharing import Question, joint_counts, recall_examples, remember_examples
 
 if TYPE_CHECKING:
     from chop.icon.functions.network import Icon
 
 TOKENS = {"cpu": 3000}
 """Tokens worked on at a time (elsewhere 2**19): on a CPU what they need then stays in its cache."""
-REMEMBERED = 4
-"""Encoded batches of examples kept for the next call, as long as the examples themselves live."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +37,7 @@ class EncodedPairs:
 def encoded_pairs(network: Icon, root: Prompt, share: bool) -> EncodedPairs:
     """The encoded pairs of a prompt, remembered for the next call if sharing is wanted."""
     if share:
-        known = _recall(network, root.inputs, root.outputs)
+        known: EncodedPairs | None = recall_examples(network, root)
         if known is not None:
             return known
     parts = [
@@ -65,9 +58,8 @@ def encoded_pairs(network: Icon, root: Prompt, share: bool) -> EncodedPairs:
     rows = max(1, TOKENS.get(x.device.type, 2**19) // network.pair_tokens(x_at, y_at))
     pieces = zip(*(part.split(rows) for part in (x, x_at, y, y_at)), strict=True)
     found = EncodedPairs(tuple(network.encode(*piece) for piece in pieces), rows, fold)
-    # What is made in inference mode does not count how often it is written to: it is not remembered.
-    if share and not torch.is_grad_enabled() and not root.outputs.values.is_inference():
-        _remember(network, root.inputs, root.outputs, found)
+    if share:
+        remember_examples(network, root, found)
     return found
 
 
@@ -97,7 +89,7 @@ def ask(network: Icon, root: Prompt, encoded: EncodedPairs, questions: Sequence[
         x, x_at, at = (torch.cat(part, dim=1) for part in parts)
         sizes = [part.shape[1] for part in parts[0]]
         asked = [x, _shared_once(x_at), _shared_once(at)]
-        if encoded.fold is not None or any(question.seen is not None for question in group):
+        if encoded.fold is not None or any(question.kept is not None for question in group):
             counts = joint_counts(group, sizes, len(x), like=x)
             asked.append(counts if encoded.fold is None else counts @ encoded.fold)
         pieces = zip(encoded.memories, *(part.split(encoded.rows) for part in asked), strict=True)
@@ -116,32 +108,3 @@ def _shared_once(coords: Tensor) -> Tensor:
 def _grids(prompt: Prompt) -> object:
     rows = tuple(int(count_rows(without_repeats(c)).flatten()[0]) for c in (prompt.query.coords, prompt.at))
     return (prompt.query.points, prompt.at.shape[-2], rows)
-
-
-_Entry = tuple["weakref.ref[Field]", "weakref.ref[Field]", tuple[object, ...], EncodedPairs]
-_memories: weakref.WeakKeyDictionary[Icon, OrderedDict[int, _Entry]] = weakref.WeakKeyDictionary()
-
-
-def _recall(network: Icon, inputs: Field, outputs: Field) -> EncodedPairs | None:
-    entry = _memories.get(network, OrderedDict()).get(id(inputs))
-    if entry is None or entry[0]() is not inputs or entry[1]() is not outputs:
-        return None
-    return entry[3] if entry[2] == _state(network, inputs, outputs) else None
-
-
-def _remember(network: Icon, inputs: Field, outputs: Field, encoded: EncodedPairs) -> None:
-    known = _memories.setdefault(network, OrderedDict())
-    key = id(inputs)
-
-    def forget(_: object) -> None:
-        known.pop(key, None)
-
-    state = _state(network, inputs, outputs)
-    known[key] = (weakref.ref(inputs, forget), weakref.ref(outputs, forget), state, encoded)
-    while len(known) > REMEMBERED:
-        known.popitem(last=False)
-
-
-def _state(network: Icon, inputs: Field, outputs: Field) -> tuple[object, ...]:
-    """Changes when the examples or the weights are written to."""
-    return versions((inputs.values, inputs.coords, outputs.values, outputs.coords, *network.parameters()))

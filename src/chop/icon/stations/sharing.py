@@ -47,7 +47,7 @@ def ask_stations(
     windows, order, sizes = _distinct_windows(network, root, questions)
     in_order = order == list(range(sum(values.shape[1] for values, _ in windows)))
     index = torch.tensor(order, device=weight.device)
-    plain = all(question.seen is None for question in questions)
+    plain = all(question.kept is None for question in questions)
     counts = None if plain else joint_counts(questions, sizes, batch, like=weight)
     rows = max(1, WINDOWS.get(weight.device.type, 512) // (pairs + 1))
     pieces = []
