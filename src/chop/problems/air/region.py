@@ -18,6 +18,7 @@ import torch
 from chop.core.errors import DataError, ProblemError
 from chop.core.prompt import Graph
 from chop.numerics import Array
+from chop.numerics.earth import bearing, great_circle
 from chop.problems.air.dataset import DIMS, HOUR, open_dataset, station_dataset
 from chop.storage.hdf5 import hdf5_errors
 
@@ -32,7 +33,6 @@ _WIND = ("wind_speed", "wind_direction")
 _COMPONENTS = (("u100", "v100"), ("u10", "v10"))  # the first pair there is
 _KM_PER_HOUR = 3.6  # of a metre a second
 RADIUS = 3.0  # degrees
-EARTH_RADIUS = 6371.0  # km
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,18 +211,3 @@ def station_graph(lon: Array, lat: Array, radius: float = RADIUS) -> StationGrap
         great_circle(lon[start], lat[start], lon[end], lat[end]),
         bearing(lon[start], lat[start], lon[end], lat[end]),
     )
-
-
-def great_circle(lon: Array, lat: Array, other_lon: Array, other_lat: Array) -> Array:
-    """Distance in km on a sphere, exact for small distances too (haversine)."""
-    a, b = np.radians(lat), np.radians(other_lat)
-    sine = np.sin((b - a) / 2) ** 2 + np.cos(a) * np.cos(b) * np.sin(np.radians(other_lon - lon) / 2) ** 2
-    return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.sqrt(np.clip(sine, 0.0, 1.0))))
-
-
-def bearing(lon: Array, lat: Array, other_lon: Array, other_lat: Array) -> Array:
-    """Initial direction from one place to another: radians clockwise from north in [0, 2π)."""
-    a, b, turn = np.radians(lat), np.radians(other_lat), np.radians(other_lon - lon)
-    east = np.sin(turn) * np.cos(b)
-    north = np.cos(a) * np.sin(b) - np.sin(a) * np.cos(b) * np.cos(turn)
-    return np.asarray(np.arctan2(east, north) % (2 * np.pi))
