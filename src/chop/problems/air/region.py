@@ -83,9 +83,9 @@ def load_region(
     """A region from ``dataset_<name>.nc`` of a folder, or from one file.
 
     ``channels`` keeps only some, in the order above whatever order they are asked for (with ``in_order``
-    another order is an error: a network wants its own); without it everything there is is taken, and the
-    two scored pollutants must be there. Hours absent from the file become rows of NaN; infinite values and
-    negative concentrations count as not observed.
+    another order is an error: a network wants its own); without it everything there is is taken but the
+    wind's components, and the two scored pollutants must be there. Hours absent from the file become rows of
+    NaN; infinite values and negative concentrations count as not observed.
     """
     asked = None if channels is None else tuple(channels)
     with open_dataset(folder_or_nc, name, stations_csv) as data, hdf5_errors(folder_or_nc, DataError):
@@ -145,9 +145,11 @@ def channel_order(names: Iterable[str]) -> tuple[str, ...]:
 
 def _wanted(data: xarray.Dataset, region: str, channels: Iterable[str] | None) -> tuple[str, ...]:
     measured = {str(name) for name, variable in data.data_vars.items() if set(variable.dims) == set(DIMS)}
-    there = {"hour", *measured.difference(*_COMPONENTS)}
+    there = {"hour", *measured}
     if _components(data) is not None:
         there.update(_WIND)
+    if channels is None:  # speed and direction say the same
+        there.difference_update(*_COMPONENTS)
     chosen = there if channels is None else set(channels)
     absent = sorted((chosen if channels is not None else set(POLLUTANTS)) - there)
     if absent:
