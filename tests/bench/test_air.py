@@ -1,7 +1,9 @@
 """The air benchmark on an invented world: stored as it goes, continued after kill -9, nothing leaks."""
 
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,7 +34,7 @@ from chop.bench.air import (
     same_hour,
 )
 from chop.bench.air_figures import candidates, mean_weights
-from chop.bench.air_questions import LONGEST, RegionSource, YearSplit
+from chop.bench.air_questions import LONGEST, RegionSource, YearSplit, digest_of
 from chop.bench.methods import AIR, AIR_METHODS, PERSISTENCE, RAW, YESTERDAY
 from chop.bench.report import markdown, write_results
 from chop.bench.results import Results
@@ -85,6 +87,12 @@ def table_of(bench: Run) -> str:
 
 def source(home: Path, tmp_path: Path, region: str = "yrd") -> RegionSource:
     return RegionSource(str(home / "world"), region, CHANNELS, YearSplit(), EVERY, 0, str(tmp_path / "index"))
+
+
+def with_altitudes(home: Path, folder: Path, metres: np.ndarray) -> Path:
+    shutil.copytree(home / "world", folder)
+    np.save(folder / "altitude.npy", metres)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -204,10 +212,13 @@ def test_half_a_piece_of_work_is_done_again_as_a_whole(finished, tmp_path):
         ({"year": 2025}, "questions in 2024.*questions in 2025"),
         ({"models": (("bthsa", "other"), ("yrd", "yrd"))}, "another network of bthsa"),
         ({"data": "elsewhere"}, "another data of"),
+        ({"data": "with altitudes"}, "another data of"),
     ],
 )
 def test_results_of_something_else_are_refused(home, finished, tmp_path, changes, words):
-    if "data" in changes:
+    if changes.get("data") == "with altitudes":
+        changes = {"data": with_altitudes(home, tmp_path / "world", np.zeros((3, 4)))}
+    elif "data" in changes:
         changes = {"data": air.make_world(tmp_path, 24 * 60, (6, 5), 1, False, "2023-12-01")}
     if "models" in changes:
         changes = {"models": tuple((r, str(home / f"{n}.safetensors")) for r, n in changes["models"])}
@@ -295,6 +306,29 @@ def test_questions_are_spread_and_nested(home, tmp_path):
     assert len(set(hours)) == len(hours)
     last = source(home, tmp_path).history().region.times[-1].astype("datetime64[h]").astype(int)
     assert max(hours) + LONGEST <= last
+
+
+def test_questions_have_the_ridges_of_their_folder(home, tmp_path):
+    flat = source(home, tmp_path)
+    rough = np.random.default_rng(0).uniform(0, 6000, (401, 701))
+    parted = replace(flat, folder=str(with_altitudes(home, tmp_path / "world", rough)))
+    hours = flat.hours()[:2]
+    one, two = (asked_of.case(hours, "random", 6).prompt for asked_of in (flat, parted))
+    assert torch.equal(one.query.values, two.query.values)
+    assert {*map(tuple, two.graph.edges.T.tolist())} < {*map(tuple, one.graph.edges.T.tolist())}
+    with pytest.raises(BenchError, match="has changed since the benchmark began"):
+        replace(parted, digest=digest_of(flat.history().region)).history()
+
+
+def test_what_tells_data_apart(home):
+    region = air.load_region(home / "world", "yrd", CHANNELS)
+    literal = hashlib.sha256(repr((region.stations, CHANNELS)).encode())
+    for array in (region.lon, region.lat, region.times.astype(np.int64), region.values):
+        literal.update(array.tobytes())
+    assert digest_of(region) == literal.hexdigest(), "as in stored results"
+    grids = (np.zeros((3, 4)), np.zeros((4, 3)), np.eye(3, 4))
+    others = {digest_of(replace(region, altitudes=air.Altitudes(grid))) for grid in grids}
+    assert len({literal.hexdigest(), *others}) == 4
 
 
 def test_a_target_that_nobody_observed_is_not_scored(home):

@@ -50,6 +50,31 @@ def test_the_layout_with_surface_weather(tmp_path):
         air.load_region(tmp_path, channels=("O3", "hour"), **exact)
 
 
+def test_wind_components_are_channels_when_asked_for(tmp_path):
+    data = station_data(names=(*KNOWAIR, "u10", "v10"))
+    data["u100"][5, 1] = np.inf
+    write(tmp_path, data, "yrd", TABLE)
+    published = (
+        "hour", "t2m", "d2m", "tp", "sp", "blh", "msdwswrf", "u100", "v100", "wind_speed", "wind_direction",
+        "PM2.5", "O3",
+    )  # fmt: skip
+    region = air.load_region(tmp_path, "yrd", published, in_order=True)
+    assert region.channels == published
+    for name in ("u100", "v100"):
+        expected = np.where(np.isfinite(data[name]), data[name], np.nan).astype(np.float32)
+        np.testing.assert_array_equal(region.values[:, :, region.channel(name)], expected)
+    plain = air.load_region(tmp_path, "yrd")
+    assert not {"u100", "v100", "u10", "v10"} & set(plain.channels), "not by themselves"
+    shared = [region.channel(name) for name in plain.channels]
+    np.testing.assert_array_equal(region.values[:, :, shared], plain.values)
+    lower = air.load_region(tmp_path, "yrd", ("v10", "O3", "wind_speed", "u10"))
+    assert lower.channels == ("u10", "v10", "wind_speed", "O3")
+    speed = 3.6 * np.hypot(data["u100"].values[0], data["v100"].values[0])
+    np.testing.assert_allclose(lower.values[0, :, 2], speed, rtol=1e-6)  # of the first pair there is
+    with pytest.raises(DataError, match=r"has no CO; it has hour, .*u10, u100, v10, v100, wind_speed"):
+        air.load_region(tmp_path, "yrd", ("u100", "CO"))
+
+
 def test_packed_values_and_places_in_the_file(tmp_path):
     data = station_data()
     data["PM2.5"][3, 1] = np.nan

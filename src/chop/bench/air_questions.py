@@ -85,12 +85,16 @@ class RegionSource:
 
 
 def digest_of(region: air.Region) -> str:
-    """The SHA-256 of what was observed: stations, places, times, channels, values."""
+    """The SHA-256 of what was observed: stations, places, times, channels, values; altitudes if any."""
     digest = stored_digest()
     digest.update(repr((region.stations, region.channels)).encode())
     hours = region.times.astype("datetime64[h]").astype(np.int64)
     for array in (region.lon, region.lat, hours, region.values):
         feed_bytes(digest, array)
+    if region.altitudes is not None:
+        metres = region.altitudes.metres
+        digest.update(repr((metres.shape, metres.dtype.str)).encode())
+        feed_bytes(digest, metres)
     return digest.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Numerics of the problems: compiled solvers, spectral kernels, formulas, random fields, the simplex."""
+"""Numerics of the problems: compiled solvers, spectral kernels, formulas, random fields, simplex, earth."""
 
 from typing import Any
 

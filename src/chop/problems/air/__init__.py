@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from chop.problems.air.history import History, Scaling, load_history, prepare
     from chop.problems.air.region import POLLUTANTS, Region, StationGraph, load_region, station_graph
     from chop.problems.air.retrieval import SimilarityIndex, similarity_index
+    from chop.problems.air.ridges import Altitudes
     from chop.problems.air.sampling import (
         RegionQuestions,
         data_folder,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from chop.problems.air.windows import WINDOW, case, eligible, epoch_hours, rmse, usable_ends
 
 __all__ = [
-    "POLLUTANTS", "WINDOW", "History", "Region", "RegionQuestions", "Scaling", "SimilarityIndex",
+    "POLLUTANTS", "WINDOW", "Altitudes", "History", "Region", "RegionQuestions", "Scaling", "SimilarityIndex",
     "StationGraph", "case", "data_folder", "eligible", "epoch_hours", "fetch", "load_history", "load_region",
     "make_world", "open_dataset", "prepare", "random_examples", "rmse", "sample", "similar_examples",
     "similarity_index", "station_graph", "usable_ends",
@@ -38,6 +39,7 @@ _MODULES = {
     "history": ("History", "Scaling", "load_history", "prepare"),
     "region": ("POLLUTANTS", "Region", "StationGraph", "load_region", "station_graph"),
     "retrieval": ("SimilarityIndex", "similarity_index"),
+    "ridges": ("Altitudes",),
     "sampling": ("RegionQuestions", "data_folder", "random_examples", "sample", "similar_examples"),
     "synthetic_regions": ("make_world",),
     "windows": ("WINDOW", "case", "eligible", "epoch_hours", "rmse", "usable_ends"),

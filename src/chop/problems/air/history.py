@@ -78,8 +78,8 @@ class History:
 
     @cached_property
     def graph(self) -> StationGraph:
-        """The station graph with the paper's radius."""
-        return station_graph(self.region.lon, self.region.lat)
+        """The station graph with the paper's radius, and its ridges where altitudes are known."""
+        return station_graph(self.region.lon, self.region.lat, altitudes=self.region.altitudes)
 
 
 def prepare(region: Region, period: Period = EXAMPLE_PERIOD) -> History:

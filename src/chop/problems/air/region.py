@@ -18,7 +18,9 @@ import torch
 from chop.core.errors import DataError, ProblemError
 from chop.core.prompt import Graph
 from chop.numerics import Array
-from chop.problems.air.dataset import DIMS, HOUR, open_dataset, station_dataset
+from chop.numerics.earth import bearing, great_circle
+from chop.problems.air.dataset import DIMS, HOUR, locate, open_dataset, station_dataset
+from chop.problems.air.ridges import Altitudes, altitudes_beside
 from chop.storage.hdf5 import hdf5_errors
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ _WIND = ("wind_speed", "wind_direction")
 _COMPONENTS = (("u100", "v100"), ("u10", "v10"))  # the first pair there is
 _KM_PER_HOUR = 3.6  # of a metre a second
 RADIUS = 3.0  # degrees
-EARTH_RADIUS = 6371.0  # km
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,8 @@ class Region:
     """Hourly observations of one station network.
 
     ``lon`` and ``lat`` are ``(S,)`` degrees, ``times`` ``(T,)`` datetime64[h] without holes, ``values``
-    ``(T, S, C)`` float32 with NaN where nothing was observed; the hour is always known.
+    ``(T, S, C)`` float32 with NaN where nothing was observed; the hour is always known. Where ``altitudes``
+    are there, ridges part neighbours.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Region:
     times: Array
     channels: tuple[str, ...]
     values: Array
+    altitudes: Altitudes | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.times), len(self.stations), len(self.channels))
@@ -83,9 +86,10 @@ def load_region(
     """A region from ``dataset_<name>.nc`` of a folder, or from one file.
 
     ``channels`` keeps only some, in the order above whatever order they are asked for (with ``in_order``
-    another order is an error: a network wants its own); without it everything there is is taken, and the
-    two scored pollutants must be there. Hours absent from the file become rows of NaN; infinite values and
-    negative concentrations count as not observed.
+    another order is an error: a network wants its own); without it everything there is is taken but the
+    wind's components, and the two scored pollutants must be there. Hours absent from the file become rows of
+    NaN; infinite values and negative concentrations count as not observed. An ``altitude.npy`` beside the
+    file is read too.
     """
     asked = None if channels is None else tuple(channels)
     with open_dataset(folder_or_nc, name, stations_csv) as data, hdf5_errors(folder_or_nc, DataError):
@@ -116,6 +120,7 @@ def load_region(
             times=times,
             channels=wanted,
             values=values,
+            altitudes=altitudes_beside(locate(Path(folder_or_nc), name)[0]),
         )
 
 
@@ -145,9 +150,11 @@ def channel_order(names: Iterable[str]) -> tuple[str, ...]:
 
 def _wanted(data: xarray.Dataset, region: str, channels: Iterable[str] | None) -> tuple[str, ...]:
     measured = {str(name) for name, variable in data.data_vars.items() if set(variable.dims) == set(DIMS)}
-    there = {"hour", *measured.difference(*_COMPONENTS)}
+    there = {"hour", *measured}
     if _components(data) is not None:
         there.update(_WIND)
+    if channels is None:  # speed and direction say the same
+        there.difference_update(*_COMPONENTS)
     chosen = there if channels is None else set(channels)
     absent = sorted((chosen if channels is not None else set(POLLUTANTS)) - there)
     if absent:
@@ -182,8 +189,9 @@ def _hourly(times: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class StationGraph:
-    """``graph`` lists every edge both ways; of edge e, from ``edges[0, e]`` to ``edges[1, e]``, ``distance``
-    is the great circle in km and ``direction`` the bearing in radians, clockwise from north in [0, 2π).
+    """``graph`` lists every edge both ways (but a ridge may block one alone); of edge e, from ``edges[0, e]``
+    to ``edges[1, e]``, ``distance`` is the great circle in km and ``direction`` the bearing in radians,
+    clockwise from north in [0, 2π).
     """
 
     graph: Graph
@@ -191,10 +199,13 @@ class StationGraph:
     direction: Array
 
 
-def station_graph(lon: Array, lat: Array, radius: float = RADIUS) -> StationGraph:
+def station_graph(
+    lon: Array, lat: Array, radius: float = RADIUS, altitudes: Altitudes | None = None
+) -> StationGraph:
     """Edges between stations at most ``radius`` degrees apart (Euclidean in lon/lat, as in the paper).
 
-    Stations without neighbours, and a network of one station, are allowed.
+    With ``altitudes`` those that cross a ridge are left out. Stations without neighbours, and a network of
+    one station, are allowed.
     """
     lon, lat = np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
     if lon.ndim != 1 or lon.shape != lat.shape or not lon.size:
@@ -206,23 +217,11 @@ def station_graph(lon: Array, lat: Array, radius: float = RADIUS) -> StationGrap
     near = (lon[:, None] - lon) ** 2 + (lat[:, None] - lat) ** 2 <= radius**2
     np.fill_diagonal(near, False)
     start, end = np.nonzero(near)
+    if altitudes is not None:
+        open_way = ~altitudes.ridge_between(lon[start], lat[start], lon[end], lat[end])
+        start, end = start[open_way], end[open_way]
     return StationGraph(
         Graph(torch.from_numpy(np.stack([start, end])), int(lon.size)),
         great_circle(lon[start], lat[start], lon[end], lat[end]),
         bearing(lon[start], lat[start], lon[end], lat[end]),
     )
-
-
-def great_circle(lon: Array, lat: Array, other_lon: Array, other_lat: Array) -> Array:
-    """Distance in km on a sphere, exact for small distances too (haversine)."""
-    a, b = np.radians(lat), np.radians(other_lat)
-    sine = np.sin((b - a) / 2) ** 2 + np.cos(a) * np.cos(b) * np.sin(np.radians(other_lon - lon) / 2) ** 2
-    return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.sqrt(np.clip(sine, 0.0, 1.0))))
-
-
-def bearing(lon: Array, lat: Array, other_lon: Array, other_lat: Array) -> Array:
-    """Initial direction from one place to another: radians clockwise from north in [0, 2π)."""
-    a, b, turn = np.radians(lat), np.radians(other_lat), np.radians(other_lon - lon)
-    east = np.sin(turn) * np.cos(b)
-    north = np.cos(a) * np.sin(b) - np.sin(a) * np.cos(b) * np.cos(turn)
-    return np.asarray(np.arctan2(east, north) % (2 * np.pi))

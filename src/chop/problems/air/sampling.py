@@ -21,6 +21,7 @@ from chop.problems.air.dataset import locate
 from chop.problems.air.history import EXAMPLE_PERIOD, History, Period, load_history, prepare
 from chop.problems.air.region import Region, channel_order
 from chop.problems.air.retrieval import SimilarityIndex, most_similar, similarity_index
+from chop.problems.air.ridges import ALTITUDES
 from chop.problems.air.windows import case, eligible, epoch_hours
 from chop.problems.case import EXAMPLE_COUNT, Case, check_counts
 from chop.problems.random_streams import random_stream
@@ -151,12 +152,18 @@ def _history(
         return prepare(region, period)
     file, name = locate(data_folder(data), region)
     wanted = None if channels is None else channel_order(channels)
-    return _loaded(file, name, file.stat().st_mtime_ns, wanted, (str(period[0]), str(period[1])))
+    read = (part for part in (file, file.with_name(ALTITUDES)) if part.exists())
+    changed = tuple(part.stat().st_mtime_ns for part in read)
+    return _loaded(file, name, changed, wanted, (str(period[0]), str(period[1])))
 
 
 @lru_cache(maxsize=2)
 def _loaded(
-    file: Path, name: str, changed: int, channels: tuple[str, ...] | None, period: tuple[str, str]
+    file: Path,
+    name: str,
+    changed: tuple[int, ...],
+    channels: tuple[str, ...] | None,
+    period: tuple[str, str],
 ) -> History:
     """Reading and filling three years takes seconds: the last two regions are remembered."""
     return load_history(file, name, channels, period)
