@@ -3,10 +3,11 @@
     python benchmarks/published.py                      D = 5 examples of 100 points
     python benchmarks/published.py --examples 10 --points 256
 
-A network of the published size (width 256, 8 heads, 6 blocks, random weights) is asked in two ways, in one run,
-on one thread: by its plain forward pass, the whole sequence under a block mask for each evaluation, and as
-`chop.load` gives it, which keeps what examples show. Programs, prompts and answers are the same; times are the
-best of several repeats, taken in turn. ``--write`` puts the table into docs/published.md.
+A network of the published size (width 256, 8 heads, 6 blocks, random weights) is asked in two ways, in one
+run, on one thread: by its plain forward pass, the whole sequence under a block mask for each evaluation, with
+torch's fused attention; and as `chop.load` gives it, which keeps what examples show. Programs, prompts and
+answers are the same; times are the best of several repeats, taken in turn. ``--write`` puts the table into
+docs/published.md.
 """
 
 from __future__ import annotations

@@ -149,8 +149,8 @@ class PublishedIcon(InContextNetwork):
     def answers(self, root: Prompt, questions: Sequence[Question], share: bool) -> list[Tensor]:
         needed = Prefixes.of(sequence for question in questions for sequence in question.sequences)
         known: RememberedBatch | None = recall_examples(self, root) if share else None
-        if known is not None and not known.prefixes.holds(needed):
-            needed, known = Prefixes.of((*known.prefixes.paths, *needed.paths)), None
+        if known is not None and known.prefixes != needed:
+            known = None  # what was worked out beside other prefixes may differ in its last digits
         pairs = [self._points(field.coords, field.values, root) for field in (root.inputs, root.outputs)]
         rows = known.rows if known else self._rows_at_once(len(needed) * sum(p.shape[2] for p in pairs))
         groups = _alike(questions)
@@ -239,9 +239,7 @@ class PublishedIcon(InContextNetwork):
         named: Tensor = tokens + self.function_pe(names)[:, None]
         return named
 
-    def _asked(
-        self, root: Prompt, questions: Sequence[Question]
-    ) -> tuple[list[tuple[int, ...]], Tensor, Tensor]:
+    def _asked(self, root: Prompt, questions: Sequence[Question]) -> tuple[list[Path], Tensor, Tensor]:
         """Sequences of pairs, queries and points asked of questions laid out alike, one after the other."""
         sequences = [sequence for question in questions for sequence in question.sequences]
         prompts = [question.prompt for question in questions]
@@ -257,10 +255,9 @@ class PublishedIcon(InContextNetwork):
             at = at.flip(-1)
         at = torch.cat([at[..., :-1], c.x_scale * at[..., -1:]], dim=-1)
         missing = at.new_zeros(*at.shape[:-1], c.coordinates - at.shape[-1])
-        known = (
-            at.new_zeros(*at.shape[:-1], c.channels) if values is None else self.rows(values, len(root.batch))
-        )
-        return torch.cat([missing, at, known], dim=-1)
+        unknown = at.new_zeros(*at.shape[:-1], c.channels)
+        given = unknown if values is None else self.rows(values, len(root.batch))
+        return torch.cat([missing, at, given], dim=-1)
 
 
 def _heard_example(block: Block, tokens: Tensor, seen: KeysValues, outputs: int) -> Tensor:

@@ -37,10 +37,6 @@ class Prefixes:
     def _place(self) -> dict[Path, int]:
         return {path: place for place, path in enumerate(self.paths)}
 
-    def holds(self, other: Prefixes) -> bool:
-        """Whether all beginnings of another set are among these."""
-        return self._place.keys() >= other._place.keys()
-
     @property
     def pairs(self) -> list[int]:
         """The pair that each encodes."""
