@@ -306,7 +306,7 @@ class _Machine:
             if type(key) in (str, bytes, type(None), Global, Placeholder):
                 continue
             if type(key) not in (int, float, bool) or (type(key) is int and abs(key) >= 2**60):
-                raise ModelError(f"its pickle has {_kind(key)} as a key; keys are texts, names and numbers")
+                raise ModelError(f"its pickle has {_kind(key)} as a key; keys are texts and small numbers")
             self.numbers_as_keys += 1
             if self.numbers_as_keys > MOST_NUMBERS_AS_KEYS:
                 raise ModelError(f"its pickle has more than {MOST_NUMBERS_AS_KEYS:,} numbers as keys")
@@ -416,7 +416,8 @@ def _kind(value: Any) -> str:
     """A value in a sentence; never its content, which may be endless."""
     if type(value) in (Global, Placeholder):
         return f"{value.name[:60]!r}"
-    return f"a {type(value).__name__}"
+    kind = type(value).__name__
+    return f"an {kind}" if kind == "int" else f"a {kind}"
 
 
 _ACTS: dict[int, Callable[[_Machine], object]] = {
