@@ -48,15 +48,22 @@ def build(config: NetworkConfig) -> Network:
 
 def save(network: Network, path: str | Path, training: Mapping[str, Any] | None = None) -> Path:
     """The network's weights in one file, complete or not there at all."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+    return write_weights(Path(path), Provenance(network.config, training or {}), tensors, overwrite=True)
+
+
+def write_weights(
+    path: Path, header: Provenance, tensors: Mapping[str, Tensor], overwrite: bool = False
+) -> Path:
+    """A file from the tensors of a network and what is said about it."""
     from safetensors.torch import save as packed
 
-    header = {
+    texts = {
         "format": WEIGHTS_FORMAT,
-        "config": json.dumps(network.config.to_dict()),
-        "training": json.dumps(dict(training or {})),
+        "config": json.dumps(header.config.to_dict()),
+        "training": json.dumps(dict(header.training)),
     }
-    tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-    return write_bytes(Path(path), packed(tensors, metadata=header), ModelError, overwrite=True)
+    return write_bytes(path, packed(dict(tensors), metadata=texts), ModelError, overwrite)
 
 
 def bundled() -> tuple[str, ...]:
@@ -114,18 +121,29 @@ def read_weights(path: Path) -> tuple[Network, Provenance]:
     return network, header
 
 
-def _check(path: Path, config: NetworkConfig, tensors: Mapping[str, Tensor]) -> None:
-    """The tensors must be those of the configuration; its network may be enormous and is only imagined."""
+def expected_tensors(config: NetworkConfig) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each tensor of a network; it may be enormous and is only imagined."""
     with torch.device("meta"):
-        expected = build(config).state_dict()
+        state = build(config).state_dict()
+    return {name: (tuple(value.shape), _short(value.dtype)) for name, value in state.items()}
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _check(path: Path, config: NetworkConfig, tensors: Mapping[str, Tensor]) -> None:
+    """The tensors must be those of the configuration."""
+    expected = expected_tensors(config)
     if expected.keys() != tensors.keys():
         odd = sorted(expected.keys() ^ tensors.keys())
         raise ModelError(f"{path.name}: the tensors do not fit the configuration ({', '.join(odd[:3])} ...)")
     for name, value in tensors.items():
-        if value.shape != expected[name].shape or value.dtype != expected[name].dtype:
+        shape, dtype = expected[name]
+        if (tuple(value.shape), _short(value.dtype)) != (shape, dtype):
             raise ModelError(
                 f"{path.name}: {name} is {value.dtype} {tuple(value.shape)}, "
-                f"the configuration wants {expected[name].dtype} {tuple(expected[name].shape)}"
+                f"the configuration wants {dtype} {shape}"
             )
         if not bool(torch.isfinite(value).all()):
             raise ModelError(f"{path.name}: {name} has values that are not finite")
