@@ -21,10 +21,11 @@ from chop.core.errors import BenchError
 from chop.core.forecast import rollout
 from chop.core.prompt import Prompt
 from chop.core.text import parse
+from chop.icon.functions.network import Icon
 from chop.storage.schema import Record
 
 if TYPE_CHECKING:
-    from chop.icon.functions.network import Icon
+    from chop.icon.sharing import InContextNetwork
     from chop.problems.case import Case
 
 VALIDATED = ("main", "ablations", "best", "evolved", "own")
@@ -90,7 +91,7 @@ def evaluate(piece: Piece, setting: Setting) -> list[Record]:
 
 
 def _answer(
-    condition: Condition, method: str, network: Icon, case: Case, first: int, seed: int
+    condition: Condition, method: str, network: InContextNetwork, case: Case, first: int, seed: int
 ) -> FunctionAnswer:
     if method.startswith("@"):
         return _baseline(method, network, case, first, seed)
@@ -103,7 +104,7 @@ def _answer(
     return FunctionAnswer(metrics.rel_l2(result.values, case.target), result.calls, None, result.error)
 
 
-def _in_context(method: str, case: Case, network: Icon, error: Tensor | None) -> Tensor:
+def _in_context(method: str, case: Case, network: InContextNetwork, error: Tensor | None) -> Tensor:
     """Relative in-context error: root of the mean squared error over the mean square of the outputs."""
     if error is None:
         error = parse(method).run(network, case.prompt, trace=False, validate=True).error
@@ -118,7 +119,7 @@ def _number(value: Tensor, digits: int) -> float | None:
     return float(f"{number:.{digits}g}") if torch.isfinite(value) else None
 
 
-def _baseline(method: str, network: Icon, case: Case, first: int, seed: int) -> FunctionAnswer:
+def _baseline(method: str, network: InContextNetwork, case: Case, first: int, seed: int) -> FunctionAnswer:
     name, _, rest = method.removeprefix("@").partition("(")
     if name == "bag":
         times = int(rest.rstrip(")"))
@@ -132,7 +133,7 @@ def _baseline(method: str, network: Icon, case: Case, first: int, seed: int) -> 
     raise BenchError(f"there is no baseline {method!r}")
 
 
-def bagged(network: Icon, prompt: Prompt, times: int, first: int, seed: int) -> Tensor:
+def bagged(network: InContextNetwork, prompt: Prompt, times: int, first: int, seed: int) -> Tensor:
     """The mean answer over prompts whose examples are drawn with replacement, the same for one case."""
     picked = np.stack(
         [
@@ -146,22 +147,17 @@ def bagged(network: Icon, prompt: Prompt, times: int, first: int, seed: int) -> 
     return torch.stack(answers).mean(dim=0).clone()
 
 
-def _tuned(network: Icon, case: Case, rate: float) -> Tensor:
+def _tuned(network: InContextNetwork, case: Case, rate: float) -> Tensor:
     """Errors of one question after 1, 3, 10 steps of Adam on leave-one-out episodes of its examples."""
     prompt = case.prompt
     tuned = copy.deepcopy(network).requires_grad_(True)
     optimizer = torch.optim.Adam(tuned.parameters(), lr=rate)
-    x, x_at, y, y_at = (
-        tensor.to(torch.float32)
-        for field in (prompt.inputs, prompt.outputs)
-        for tensor in (field.values, field.coords)
-    )
-    visible = _others(prompt)
+    y = prompt.outputs.values.to(torch.float32)
     size = y.square().mean(dim=(-1, -2)) + 1e-6
     found = []
     for step in range(1, FINE_TUNING_STEPS[-1] + 1):
         optimizer.zero_grad()
-        values = tuned.decode(tuned.encode(x, x_at, y, y_at), x, x_at, y_at, visible)
+        values = _episodes(tuned, prompt.to(torch.float32))
         loss = ((values - y).square().mean(dim=(-1, -2)) / size).mean()
         loss.backward()
         optimizer.step()
@@ -171,12 +167,28 @@ def _tuned(network: Icon, case: Case, rate: float) -> Tensor:
     return torch.stack(found)
 
 
+def _episodes(network: InContextNetwork, prompt: Prompt) -> Tensor:
+    """Every example of one prompt answered from those that show neither it nor its output, ``(1, D, m, c)``."""
+    seen = _others(prompt)
+    if network.ordered:
+        alone = [prompt.choose(row.nonzero().T) for row in seen]
+        asked = [
+            part.mapped(query=prompt.inputs.each(lambda t, j=j: t[:, j]), at=prompt.outputs.coords[:, j])
+            for j, part in enumerate(alone)
+        ]
+        return torch.stack([network(part) for part in asked], dim=1)
+    assert isinstance(network, Icon)
+    x, y = prompt.inputs, prompt.outputs
+    encoded = network.encode(x.values, x.coords, y.values, y.coords)
+    return network.decode(encoded, x.values, x.coords, y.coords, seen[None])
+
+
 def _others(prompt: Prompt) -> Tensor:
-    """Which examples each episode sees ``(1, D, D)``: not its own, nor one that shows its output."""
+    """Which examples each episode sees ``(D, D)``: not its own, nor one that shows its output."""
     d = prompt.examples
     seen = 1 - torch.eye(d)
     inputs, outputs = prompt.inputs.values[0], prompt.outputs.values[0]
     if inputs.shape == outputs.shape:
         shows = (outputs[:, None] == inputs[None]).flatten(2).all(dim=-1)
         seen = seen * (~shows).to(seen.dtype)
-    return seen[None]
+    return seen

@@ -142,7 +142,7 @@ class FunctionSuite(Suite):
     cases: int | None = None
     """At most so many questions of each condition."""
     models: tuple[str, ...] = ()
-    """Names or files of networks; the bundled ones where none is given."""
+    """Names or files of networks, or ``conservation=FILE``; the bundled ones where none is given."""
     seed: int = 0
 
     layout = _LAYOUT
@@ -160,7 +160,7 @@ class FunctionSuite(Suite):
 
     def setting(self, out: Path) -> Setting:
         needed = {"mfc"} if self.suites == ("mfc",) else {"conservation"}
-        given = by_name(((_problem_of(model), model) for model in self.models), "for")
+        given = by_name(map(_problem_and_model, self.models), "for")
         missing = "no {} network comes with this installation; give one with --model"
         return Setting(find_networks(needed | {"mfc"} & set(self.suites), given, "{}", missing), self.seed)
 
@@ -228,11 +228,17 @@ class FunctionSuite(Suite):
         return FUNCTION_REPORT
 
 
-def _problem_of(model: str) -> str:
+def _problem_and_model(given: str) -> tuple[str, str]:
+    """Which problem's questions a network is asked: as said before ``=``, or what its shape is made for."""
+    named, equals, rest = given.partition("=")
+    model = rest if equals and named in ("conservation", "mfc") else given
     config = provenance(model).config
     if not isinstance(config, IconConfig | PublishedConfig):
         raise BenchError(f"{model} is a network of stations; it is measured by `chop bench air`")
-    return "mfc" if config.coordinates == 2 else "conservation"
+    fits = "mfc" if config.coordinates == 2 else "conservation"
+    if model is not given and fits != named == "mfc":
+        raise BenchError(f"{model} knows functions of x alone; mean-field control asks about (t, x)")
+    return (fits if model is given else named), model
 
 
 @lru_cache(maxsize=512)

@@ -78,7 +78,9 @@ def _command(suite: str, about: str) -> Callable[..., None]:
         ] = None,
         model: Annotated[
             list[str] | None,
-            typer.Option(help="Weights of your own instead of the bundled ones. Repeatable."),
+            typer.Option(
+                help="Weights of your own instead of the bundled ones, such as FILE or mfc=FILE. Repeatable."
+            ),
         ] = None,
         out: _Out = Path("chop-bench"),
         seed: Annotated[int, typer.Option(min=0, help="Seed of the questions.")] = 0,
@@ -190,7 +192,11 @@ _EXAMPLES = {
     "conservation": ("chop bench conservation --cases 20 --out quick",),
     "mfc": ("chop bench mfc --condition mfc/g_1to1/0.1", "chop bench mfc --programs 'correct(icon)'"),
     "transfer": ("chop bench transfer --model weights.safetensors",),
-    "all": ("chop bench all --out results", "chop bench all --out results --report-only"),
+    "all": (
+        "chop bench all --out results",
+        "chop bench all --out results --report-only",
+        "chop bench all --model conservation=a.safetensors --model mfc=b.safetensors --out published",
+    ),
     "air": ("chop bench air --data folder --cases 50 --out quick",),
 }
 for _name, _lines in _EXAMPLES.items():

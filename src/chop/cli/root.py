@@ -11,6 +11,7 @@ import typer
 
 from chop import __version__
 from chop.cli.bench import bench_app
+from chop.cli.convert import convert
 from chop.cli.data import data_app
 from chop.cli.demo import demo_app
 from chop.cli.evolve import evolve
@@ -53,6 +54,10 @@ _COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
         "chop explain --program mfc --out program.svg",
         "chop explain questions.h5 --index 3 --model conservation --program conservation",
         "chop explain questions.h5 -i 3 -m conservation -p conservation --out trace.html",
+    ),
+    convert: (
+        "chop convert conservation.ckpt conservation-icon.safetensors --origin icon-chop",
+        "chop convert mfc.ckpt mfc-icon.safetensors --origin 'our group, 2026' --licence CC-BY-4.0 --heads 4",
     ),
     info: ("chop info questions.h5", "chop info answers.npz --json"),
 }

@@ -18,10 +18,12 @@ from torch import Tensor
 from chop import __version__
 from chop.core.errors import ModelError
 from chop.icon.config import NetworkConfig, PublishedConfig
+from chop.icon.published.card import card_text
 from chop.icon.published.checkpoint import Checkpoint, plain_values, read_checkpoint
 from chop.icon.published.pickled import StoredTensor
-from chop.icon.weights import expected_tensors
+from chop.icon.weights import Provenance, expected_tensors, write_weights
 from chop.runs.fingerprint import of_file
+from chop.storage.atomic import check_writable, write_text
 from chop.storage.json_text import printable
 
 HEADS = 8
@@ -48,17 +50,22 @@ class Conversion:
     """None: that of a known origin."""
 
 
-@dataclass(frozen=True, eq=False)
-class Converted:
-    """A network by its shape and tensors, and what is to be known about it."""
+def convert_checkpoint(path: Path, out: Path, options: Conversion, overwrite: bool = False) -> Path:
+    """Write the network of a checkpoint as a weights file, and a page about it beside it."""
+    if out.suffix != ".safetensors":
+        raise ModelError(f"{out} must end in .safetensors, as weights do")
+    page = out.with_suffix(".md")
+    for file in (out, page):
+        check_writable(file, ModelError, overwrite)
+    header, tensors = read_published(path, options)
+    parameters = sum(value.numel() for value in tensors.values())
+    write_weights(out, header, tensors, overwrite)
+    write_text(page, card_text(out.stem, header.config, header.training, parameters), ModelError, overwrite)
+    return out
 
-    config: NetworkConfig
-    tensors: Mapping[str, Tensor]
-    card: Mapping[str, Any]
 
-
-def convert(path: Path, options: Conversion) -> Converted:
-    """The network in a checkpoint; what does not fit is said by name."""
+def read_published(path: Path, options: Conversion) -> tuple[Provenance, dict[str, Tensor]]:
+    """The network in a checkpoint: its shape, where it comes from, its tensors."""
     checkpoint = read_checkpoint(path)
     weights = _Weights(path.name, _named_tensors(checkpoint))
     declared = _declared(checkpoint)
@@ -68,7 +75,7 @@ def convert(path: Path, options: Conversion) -> Converted:
     for name, value in tensors.items():
         if not bool(torch.isfinite(value).all()):
             raise ModelError(f"{path.name}: {name} has values that are not finite")
-    return Converted(config, tensors, _card(path, checkpoint, options))
+    return Provenance(config, _history(path, checkpoint, options)), tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +210,7 @@ def values_named(settings: Any, name: str) -> Iterator[Any]:
             yield from values_named(value, name)
 
 
-def _card(path: Path, checkpoint: Checkpoint, options: Conversion) -> dict[str, Any]:
+def _history(path: Path, checkpoint: Checkpoint, options: Conversion) -> dict[str, Any]:
     """Where the network came from and under which licence, for the header of its file."""
     origin, licence = ORIGINS.get(options.origin, (options.origin, "not stated"))
     step = checkpoint.content.get("global_step")
@@ -213,7 +220,7 @@ def _card(path: Path, checkpoint: Checkpoint, options: Conversion) -> dict[str, 
         "checkpoint": printable(path.name),
         "sha256": of_file(path),
         **({"steps": step} if type(step) is int else {}),
-        "made_by": f"chop convert, version {__version__}",
+        "made_by": f"chop convert, chain-of-operators {__version__}",
     }
 
 
