@@ -58,11 +58,8 @@ class Checkpoint:
             raise ModelError(
                 f"{where} says {storage.numel:,} numbers of {dtype.itemsize} bytes, but has {size:,} bytes"
             )
-        # How far apart the numbers along an axis are, which of a single one means nothing.
-        strides = [
-            step if length > 1 else 1 for length, step in zip(stored.shape, stored.strides, strict=True)
-        ]
-        span = 1 + sum((length - 1) * step for length, step in zip(stored.shape, strides, strict=True))
+        steps = zip(stored.shape, stored.strides, strict=True)
+        span = 1 + sum((length - 1) * step for length, step in steps)
         if 0 in stored.shape:
             return torch.empty(stored.shape, dtype=dtype)
         if stored.offset + span > storage.numel or prod(stored.shape) > max(REPEATED, storage.numel):
@@ -71,7 +68,7 @@ class Checkpoint:
                 f"{stored.strides!s:.80}, but its storage has {storage.numel} numbers"
             )
         data = _read(self.path, self.members, member, stored.offset * dtype.itemsize, span * dtype.itemsize)
-        numbers = torch.frombuffer(data, dtype=dtype).as_strided(stored.shape, strides)
+        numbers = torch.frombuffer(data, dtype=dtype).as_strided(stored.shape, stored.strides)
         return numbers.clone(memory_format=torch.contiguous_format)
 
 
