@@ -196,6 +196,15 @@ def test_a_tensor_is_read_alone_and_into_memory_of_its_own(tmp_path: Path) -> No
         found.tensor(row)
 
 
+def test_a_file_without_checksums(tmp_path: Path) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        path = saved(tmp_path, torch.arange(3))
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert whole(path).tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("length", [1, 4])
 def test_a_tuple_inside_itself(tmp_path: Path, length: int) -> None:
     circle: list[Any] = []

@@ -139,7 +139,7 @@ def _member(path: Path, members: Mapping[str, zipfile.ZipInfo], name: str) -> zi
 def _read(
     path: Path, members: Mapping[str, zipfile.ZipInfo], name: str, begin: int, length: int
 ) -> bytearray:
-    """Bytes of a member; if these are all of it, they fit its checksum."""
+    """Bytes of a member; if these are all of it, they fit its checksum, where it has one."""
     member = _member(path, members, name)
     length = min(length, member.file_size - begin)
     damaged = ModelError(f"{path.name}: {name[-60:]!r} is cut off or damaged; copy the file again")
@@ -155,8 +155,8 @@ def _read(
             complete = file.readinto(data) == length
     except OSError as error:
         raise ModelError(f"{path.name}: the file cannot be read ({error.strerror})") from None
-    whole = length == member.file_size
-    if sign != b"PK\x03\x04" or not complete or (whole and zlib.crc32(data) != member.CRC):
+    checked = length == member.file_size and member.CRC != 0  # which stands for none, if torch is told to
+    if sign != b"PK\x03\x04" or not complete or (checked and zlib.crc32(data) != member.CRC):
         raise damaged
     return data
 
