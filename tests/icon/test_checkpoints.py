@@ -190,6 +190,28 @@ def test_a_tensor_is_read_alone_and_into_memory_of_its_own(tmp_path: Path) -> No
     assert second.untyped_storage().nbytes() == 12
     with pytest.raises(ModelError, match="'some/data/1' is cut off or damaged"):
         found.tensor(found.content["other"])
+    data[data.rindex(b"PK\x03\x04", 0, data.index(b"some/data/0"))] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match="'some/data/0' is cut off or damaged"):
+        found.tensor(row)
+
+
+def test_a_file_without_checksums(tmp_path: Path) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        path = saved(tmp_path, torch.arange(3))
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert whole(path).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_a_tuple_inside_itself(tmp_path: Path, length: int) -> None:
+    circle: list[Any] = []
+    circle.append((circle,) * length)
+    found = read_checkpoint(saved(tmp_path, circle)).content
+    assert len(found[0]) == length
+    assert all(part is found for part in found[0])
 
 
 def test_an_ordered_dict_of_pairs(tmp_path: Path) -> None:
@@ -628,6 +650,7 @@ def test_archives_that_torch_does_not_write(tmp_path: Path, small: Path) -> None
     assert survives(archive(path, members))
     assert "'some/data.pkl' is packed" in refusal(archive(path, members, compression=zipfile.ZIP_DEFLATED))
     assert "not in little-endian order" in refusal(archive(path, {**members, "some/byteorder": b"big"}))
+    assert survives(archive(path, {**members, "some/inner/data.pkl": b"N."}))
     assert "no data.pkl, or several" in refusal(archive(path, {"some/data": b""}))
     assert "no data.pkl, or several" in refusal(archive(path, {**members, "other/data.pkl": b"N."}))
     with (

@@ -58,11 +58,8 @@ class Checkpoint:
             raise ModelError(
                 f"{where} says {storage.numel:,} numbers of {dtype.itemsize} bytes, but has {size:,} bytes"
             )
-        # How far apart the numbers along an axis are, which of a single one means nothing.
-        strides = [
-            step if length > 1 else 1 for length, step in zip(stored.shape, stored.strides, strict=True)
-        ]
-        span = 1 + sum((length - 1) * step for length, step in zip(stored.shape, strides, strict=True))
+        steps = zip(stored.shape, stored.strides, strict=True)
+        span = 1 + sum((length - 1) * step for length, step in steps)
         if 0 in stored.shape:
             return torch.empty(stored.shape, dtype=dtype)
         if stored.offset + span > storage.numel or prod(stored.shape) > max(REPEATED, storage.numel):
@@ -71,7 +68,7 @@ class Checkpoint:
                 f"{stored.strides!s:.80}, but its storage has {storage.numel} numbers"
             )
         data = _read(self.path, self.members, member, stored.offset * dtype.itemsize, span * dtype.itemsize)
-        numbers = torch.frombuffer(data, dtype=dtype).as_strided(stored.shape, strides)
+        numbers = torch.frombuffer(data, dtype=dtype).as_strided(stored.shape, stored.strides)
         return numbers.clone(memory_format=torch.contiguous_format)
 
 
@@ -142,7 +139,7 @@ def _member(path: Path, members: Mapping[str, zipfile.ZipInfo], name: str) -> zi
 def _read(
     path: Path, members: Mapping[str, zipfile.ZipInfo], name: str, begin: int, length: int
 ) -> bytearray:
-    """Bytes of a member; if these are all of it, they fit its checksum."""
+    """Bytes of a member; if these are all of it, they fit its checksum, where it has one."""
     member = _member(path, members, name)
     length = min(length, member.file_size - begin)
     damaged = ModelError(f"{path.name}: {name[-60:]!r} is cut off or damaged; copy the file again")
@@ -158,8 +155,8 @@ def _read(
             complete = file.readinto(data) == length
     except OSError as error:
         raise ModelError(f"{path.name}: the file cannot be read ({error.strerror})") from None
-    whole = length == member.file_size
-    if sign != b"PK\x03\x04" or not complete or (whole and zlib.crc32(data) != member.CRC):
+    checked = length == member.file_size and member.CRC != 0  # which stands for none, if torch is told to
+    if sign != b"PK\x03\x04" or not complete or (checked and zlib.crc32(data) != member.CRC):
         raise damaged
     return data
 

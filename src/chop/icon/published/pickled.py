@@ -248,13 +248,6 @@ class _Machine:
         del self.stack[mark:]
         return found
 
-    def pop(self) -> None:
-        # Python lets go of a mark that lies on top by the same opcode.
-        if self.marks and self.marks[-1] == len(self.stack):
-            self.marks.pop()
-        else:
-            self.stack.pop()
-
     def make_tuple(self) -> None:
         self.stack.append(tuple(self.since_mark()))
 
@@ -423,7 +416,7 @@ def _kind(value: Any) -> str:
 _ACTS: dict[int, Callable[[_Machine], object]] = {
     pickle.MEMOIZE[0]: _Machine.memoize,
     pickle.MARK[0]: _Machine.mark,
-    pickle.POP[0]: _Machine.pop,
+    pickle.POP[0]: lambda machine: machine.stack.pop(),
     pickle.POP_MARK[0]: _Machine.since_mark,
     pickle.TUPLE[0]: _Machine.make_tuple,
     pickle.TUPLE1[0]: lambda machine: machine.make_short_tuple(1),
