@@ -168,19 +168,21 @@ def _tuned(network: InContextNetwork, case: Case, rate: float) -> Tensor:
 
 
 def _episodes(network: InContextNetwork, prompt: Prompt) -> Tensor:
-    """Every example of one prompt answered from those that show neither it nor its output, ``(1, D, m, c)``."""
+    """Every example of one prompt answered from the others, ``(1, D, m, c)``."""
     seen = _others(prompt)
     if network.ordered:
-        alone = [prompt.choose(row.nonzero().T) for row in seen]
-        asked = [
-            part.mapped(query=prompt.inputs.each(lambda t, j=j: t[:, j]), at=prompt.outputs.coords[:, j])
-            for j, part in enumerate(alone)
-        ]
-        return torch.stack([network(part) for part in asked], dim=1)
+        asked = [_episode(prompt, seen, number) for number in range(prompt.examples)]
+        return torch.stack([network(episode) for episode in asked], dim=1)
     assert isinstance(network, Icon)
     x, y = prompt.inputs, prompt.outputs
     encoded = network.encode(x.values, x.coords, y.values, y.coords)
     return network.decode(encoded, x.values, x.coords, y.coords, seen[None])
+
+
+def _episode(prompt: Prompt, seen: Tensor, number: int) -> Prompt:
+    query = prompt.inputs.each(lambda tensor: tensor[:, number])
+    shown = prompt.choose(seen[number].nonzero().T)
+    return shown.mapped(query=query, at=prompt.outputs.coords[:, number])
 
 
 def _others(prompt: Prompt) -> Tensor:

@@ -50,8 +50,8 @@ def expectations(config: NetworkConfig) -> list[str]:
 def _of_functions(config: PublishedConfig) -> list[str]:
     axes = "(t, x), t first" if config.coordinates == 2 else "x"
     found = [
-        f"Functions of {axes}, {config.channels} channel(s) in and out, at any points; the published data has "
-        "x at j / 100.",
+        f"Functions of {axes}, {config.channels} channel(s) in and out, at any points; published data has x "
+        "at j / 100.",
     ]
     if config.coordinates == 2:
         found.append("A function of x alone, such as a terminal cost, stands at t = 0.")
