@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from small_disk import small_disk
@@ -21,8 +22,9 @@ from chop.bench.runner import Run, run_benchmark
 from chop.bench.store import FILE, SAME_NUMBERS, Store
 from chop.bench.suite import Network, Piece, Setting, fingerprint_of_weights, missing_pieces
 from chop.core.errors import BenchError
-from chop.icon.config import IconConfig
+from chop.icon.config import IconConfig, PublishedConfig
 from chop.icon.functions.network import Icon
+from chop.icon.published.network import PublishedIcon
 from chop.icon.weights import save
 from chop.storage.log import decode_line
 
@@ -348,3 +350,31 @@ def test_every_declared_method_is_a_program_or_a_baseline():
     for text in texts:
         assert text.startswith("@") or str(parse(text)) == str(parse(str(parse(text))))
     assert (TEXTS["raw"], TEXTS["conservation"], TEXTS["mfc"]) == (RAW, CONSERVATION, MFC)
+
+
+def test_published_networks_are_measured_like_ours(tmp_path):
+    """By problem, or by what their shape is for; fine-tuned like ours, too."""
+    tiny = {"width": 8, "heads": 2, "transformer_layers": 1, "hidden": 8}
+    files = {}
+    for seed, (name, coordinates) in enumerate({"cons": 1, "control": 2}.items()):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            network = PublishedIcon(PublishedConfig(coordinates=coordinates, **tiny))
+        files[name] = str(save(network, tmp_path / f"{name}.safetensors"))
+    models = (f"conservation={files['cons']}", f"mfc={files['control']}")
+    chosen = ("conservation/tanh", "mfc/rho_1to2/0.3")
+    suite = FunctionSuite(
+        ("conservation", "mfc"), groups=("main", "finetuning"), conditions=chosen, cases=1, models=models
+    )
+    run = Run(suite, tmp_path / "out", executor="inline")
+    run_benchmark(run)
+    with Store(run.out, suite.layout) as store:
+        results = Results(store, suite)
+        for name, program in zip(chosen, (CONSERVATION, MFC), strict=True):
+            found = [results.errors(name, method) for method in (RAW, program)]
+            assert np.isfinite(found).all()
+        assert np.isfinite(results.errors(chosen[0], FINE_TUNING[0])).all()
+    by_shape = replace(suite, models=tuple(files.values())).setting(tmp_path)
+    assert by_shape.networks == suite.setting(tmp_path).networks
+    with pytest.raises(BenchError, match="knows functions of x alone"):
+        replace(suite, models=(f"mfc={files['cons']}",)).setting(tmp_path)
