@@ -17,6 +17,7 @@ from chop.core.errors import ModelError
 from chop.core.prompt import Axis, Field, Prompt
 from chop.icon import sharing
 from chop.icon.config import PublishedConfig, config_from
+from chop.icon.published import answering
 from chop.icon.published import network as published
 from chop.icon.published.network import PublishedIcon
 from chop.icon.published.prefixes import Prefixes
@@ -245,7 +246,7 @@ def test_rows_without_room_are_worked_out_again(monkeypatch: pytest.MonkeyPatch)
     prompt = make_prompt(4, batch=(5,), points=6)
     expected = chop.rollout("icon", network, make_prompt(4, batch=(5,), points=6), 3).values
     monkeypatch.setitem(published.TOKENS, "cpu", 60)
-    monkeypatch.setattr(published, "REMEMBERED_BYTES", 2 * 5 * 12 * 12 * 2 * 8 * 3)
+    monkeypatch.setattr(answering, "REMEMBERED_BYTES", 2 * 5 * 12 * 12 * 2 * 8 * 3)
     steps = chop.rollout("icon", network, prompt, 3)
     assert far_apart(steps.values, expected) < 1e-12
     (entry,) = sharing._memories[network].values()

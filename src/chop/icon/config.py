@@ -41,6 +41,13 @@ class NetworkConfig:
                     f"{field.name} of a network must be a whole number, {low} to {high}, not {value!r:.40}"
                 )
 
+    def _check_channels(self, names: object) -> None:
+        """Channels of stations: names, the hour before all others."""
+        if not (isinstance(names, tuple) and names and all(type(name) is str for name in names)):
+            raise ModelError(f"the channels of a network of stations are names, not {names!r:.40}")
+        if names[0] != "hour":
+            raise ModelError(f"the first channel of a network of stations is the hour, not {names[0]!r:.40}")
+
 
 @dataclass(frozen=True)
 class IconConfig(NetworkConfig):
@@ -104,10 +111,7 @@ class StationConfig(NetworkConfig):
         object.__setattr__(self, "channels", tuple(str(name) for name in self.channels))
         object.__setattr__(self, "lengths", tuple(float(length) for length in self.lengths))
         self._check_whole_numbers(2**12)
-        if not self.channels or self.channels[0] != "hour":
-            raise ModelError(
-                f"the first channel of a station network is the hour, not {self.channels[:1]!r:.40}"
-            )
+        self._check_channels(self.channels)
         if not self.lengths or not all(0 < length < float("inf") for length in self.lengths):
             raise ModelError(f"kernel lengths must be positive, not {self.lengths}")
         if self.width % self.heads or (self.kernels * self.each) % self.width:
@@ -155,7 +159,110 @@ class PublishedConfig(NetworkConfig):
         return self.functions // 3 - 1 if self.functions else None
 
 
-_SHAPES: tuple[type[NetworkConfig], ...] = (IconConfig, StationConfig, PublishedConfig)
+_SIMILARITIES, _POOLINGS, _ROLES = ("prod", "attn"), (None, "learning", "pooling"), (None, "input", "logit")
+_ATTENTIONS: dict[str, dict[str, tuple[str | None, ...]]] = {
+    "plain": {"role": _ROLES},
+    "rotary": {},
+    "relative": {},
+    "similar": {"similarity": _SIMILARITIES, "pooling": _POOLINGS, "role": _ROLES},
+    "placed": {"similarity": _SIMILARITIES, "role": _ROLES},
+    "absolute": {},
+    "set_rotary": {"role": _ROLES},
+}
+"""The kinds of attention of a graph network, and what each leaves to choose."""
+
+
+@dataclass(frozen=True)
+class GraphConfig(NetworkConfig):
+    """What a published graph ICON is made of: windows and frames in one sequence, a token at each station.
+
+    Prompts have ``channels``; the network was trained with the same ones in ``trained_order``. Each of
+    ``graph_layers`` blocks passes messages of ``message_width`` numbers along edges, and then goes through
+    ``transformer_layers`` at each station. How these attend is ``attention``:
+
+    - ``plain``: by content alone; ``rotary``: turned by the position in the sequence; ``absolute``: with an
+      embedding of the position;
+    - ``relative``: plus a number for each distance in the sequence;
+    - ``similar``: plus how similar two examples are as a whole: of what is pooled over stations (the mean,
+      through a map if ``pooling`` is "learning", weighted if it is "pooling") the inner product, or with
+      ``similarity`` "attn" that of two maps; ``placed``: the same of embeddings of their places;
+    - ``set_rotary``: turned by an angle that each example has as one of its set.
+
+    ``role`` says how attention tells windows from what followed, if it does: by what enters ("input") or by
+    a number for each combination ("logit"). ``most_examples`` is how many the embeddings have room for, 0 if
+    there are none; with ``absolute_positions`` the tokens themselves have one.
+    """
+
+    channels: tuple[str, ...] = (
+        "hour", "t2m", "d2m", "tp", "sp", "blh", "msdwswrf", "u100", "v100", "wind_speed", "wind_direction",
+        "PM2.5", "O3",
+    )  # fmt: skip
+    trained_order: tuple[str, ...] = (
+        "t2m", "d2m", "tp", "sp", "blh", "msdwswrf", "u100", "v100", "hour", "wind_speed", "wind_direction",
+        "PM2.5", "O3",
+    )  # fmt: skip
+    hours: int = 24
+    width: int = 256
+    heads: int = 8
+    hidden: int = 1024
+    edge_width: int = 256
+    message_width: int = 256
+    graph_layers: int = 3
+    transformer_layers: int = 2
+    attention: str = "plain"
+    similarity: str | None = None
+    pooling: str | None = None
+    role: str | None = None
+    norm: str = "layer"
+    most_examples: int = 0
+    absolute_positions: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "trained_order"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, tuple(given) if isinstance(given, list) else given)
+        self._check_channels(self.channels)
+        self._check_whole_numbers(2**12, may_be_zero=("most_examples",))
+        self._check_choices()
+        if len(set(self.channels)) < len(self.channels):
+            raise ModelError(f"the channels {', '.join(self.channels)!r:.80} have one name twice")
+        order: object = self.trained_order
+        if not isinstance(order, tuple) or sorted(map(repr, order)) != sorted(map(repr, self.channels)):
+            raise ModelError(f"trained_order has the channels in another order, and is not {order!r:.80}")
+        if self.graph_layers * self.transformer_layers > MOST_LAYERS:
+            raise ModelError(
+                f"{self.graph_layers} blocks of {self.transformer_layers} layers are more than {MOST_LAYERS}"
+            )
+        turned = self.attention in ("rotary", "set_rotary")
+        if self.width % self.heads or (turned and self.width // self.heads % 2):
+            even = "an even number of numbers" if turned else "equally many numbers"
+            raise ModelError(f"width {self.width} must be {self.heads} heads of {even} each")
+        if self.pooling is not None and self.width < 4:
+            raise ModelError(f"pooling needs a width of 4 or more, not {self.width}")
+
+    def _check_choices(self) -> None:
+        if type(self.attention) is not str or self.attention not in _ATTENTIONS:
+            raise ModelError(f"attention is one of {', '.join(_ATTENTIONS)}, not {self.attention!r:.40}")
+        if type(self.absolute_positions) is not bool:
+            raise ModelError(f"absolute_positions is true or false, not {self.absolute_positions!r:.40}")
+        free = _ATTENTIONS[self.attention]
+        for name in ("similarity", "pooling", "role"):
+            value, allowed = getattr(self, name), free.get(name, (None,))
+            if value not in allowed:
+                choices = " or ".join(map(str, allowed))
+                raise ModelError(f"{name} of {self.attention} attention is {choices}, not {value!r:.40}")
+        if self.norm not in ("layer", "rms"):
+            raise ModelError(f"norm of a network is layer or rms, not {self.norm!r:.40}")
+        embedded = self.absolute_positions or self.attention in ("relative", "placed", "absolute")
+        if embedded != bool(self.most_examples):
+            kind, least = ("with", "1 or more") if embedded else ("without", "0")
+            raise ModelError(
+                f"most_examples of a network {kind} embeddings of positions must be {least}, "
+                f"not {self.most_examples}"
+            )
+
+
+_SHAPES: tuple[type[NetworkConfig], ...] = (IconConfig, StationConfig, PublishedConfig, GraphConfig)
 
 
 def config_from(values: Mapping[str, Any]) -> NetworkConfig:

@@ -13,8 +13,16 @@ import torch
 from torch import Tensor
 
 from chop.core.errors import ModelError
-from chop.icon.config import IconConfig, NetworkConfig, PublishedConfig, StationConfig, config_from
+from chop.icon.config import (
+    GraphConfig,
+    IconConfig,
+    NetworkConfig,
+    PublishedConfig,
+    StationConfig,
+    config_from,
+)
 from chop.icon.functions.network import Icon
+from chop.icon.published.graph_network import PublishedGraphIcon
 from chop.icon.published.network import PublishedIcon
 from chop.icon.stations.network import StationIcon
 from chop.storage.atomic import write_bytes
@@ -25,7 +33,7 @@ LONGEST_HEADER = 2**16
 """Characters of what a header says; ours have hundreds."""
 DEEPEST_HEADER = 50
 """Lists in lists of it."""
-Network = Icon | StationIcon | PublishedIcon
+Network = Icon | StationIcon | PublishedIcon | PublishedGraphIcon
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,8 @@ def build(config: NetworkConfig) -> Network:
         return StationIcon(config)
     if isinstance(config, PublishedConfig):
         return PublishedIcon(config)
+    if isinstance(config, GraphConfig):
+        return PublishedGraphIcon(config)
     assert isinstance(config, IconConfig)
     return Icon(config)
 

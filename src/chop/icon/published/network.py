@@ -13,7 +13,6 @@ functions whole, attention needs a mask only where points asked see themselves.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,15 +26,14 @@ from chop.core.errors import ModelError
 from chop.core.prompt import Prompt
 from chop.icon.config import PublishedConfig
 from chop.icon.functions.prompts import need_functions
-from chop.icon.published.prefixes import Path, Prefixes
-from chop.icon.sharing import InContextNetwork, Question, recall_examples, remember_examples
+from chop.icon.published.answering import SequenceWork, answer_sequences
+from chop.icon.published.prefixes import Path, Prefixes, along_chains
+from chop.icon.sharing import InContextNetwork, Question
 
 TOKENS = {"cpu": 4096}
 """Tokens worked on at a time (elsewhere 2**17), at least those of one prompt."""
 ASKED = 256
 """Points asked that attend together: each is shown the keys of all of them, behind a mask."""
-REMEMBERED_BYTES = 512 * 2**20
-"""Of the keys and values of one batch of examples; those of further rows are worked out again."""
 _INPUT, _OUTPUT, _ASKED = range(3)
 """The functions of an example or of the query, in the order of their embeddings."""
 
@@ -82,16 +80,8 @@ class KeysValues(NamedTuple):
         return KeysValues(*(part[:, :tokens] for part in self))
 
     def along(self, chains: Tensor) -> KeysValues:
-        """Of ``(rows, prefixes, tokens, heads, w)`` what a token at the end of each chain sees.
-
-        ``(rows * chains, tokens of the whole chain, heads, w)``; a chain of all prefixes in order is no copy.
-        """
-        count, length = chains.shape
-        if count == 1 and chains[0].tolist() == list(range(length)):
-            return KeysValues(*(part[:, :length].flatten(1, 2) for part in self))
-        index = chains.flatten().to(self.keys.device)
-        picked = (part.index_select(1, index).unflatten(1, (count, length)) for part in self)
-        return KeysValues(*(part.flatten(2, 3).flatten(0, 1) for part in picked))
+        """Of ``(rows, prefixes, tokens, heads, w)`` what a token at the end of each chain sees."""
+        return KeysValues(*(along_chains(part, chains) for part in self))
 
 
 def _joined(*parts: KeysValues) -> KeysValues:
@@ -108,15 +98,6 @@ class ExampleMemory:
     @property
     def nbytes(self) -> int:
         return sum(part.nbytes for block in self.blocks for part in block)
-
-
-@dataclass(frozen=True, eq=False)
-class RememberedBatch:
-    """Memories of ``rows`` rows of a batch each; None where there was no room for one."""
-
-    prefixes: Prefixes
-    rows: int
-    memories: tuple[ExampleMemory | None, ...]
 
 
 class PublishedIcon(InContextNetwork):
@@ -147,30 +128,16 @@ class PublishedIcon(InContextNetwork):
         return True
 
     def answers(self, root: Prompt, questions: Sequence[Question], share: bool) -> list[Tensor]:
-        needed = Prefixes.of(sequence for question in questions for sequence in question.sequences)
-        known: RememberedBatch | None = recall_examples(self, root) if share else None
-        if known is not None and known.prefixes != needed:
-            known = None  # what was worked out beside other prefixes may differ in its last digits
         pairs = [self._points(field.coords, field.values, root) for field in (root.inputs, root.outputs)]
-        rows = known.rows if known else self._rows_at_once(len(needed) * sum(p.shape[2] for p in pairs))
-        groups = _alike(questions)
-        asked = [self._asked(root, [questions[number] for number in group]) for group in groups]
-        memories: list[ExampleMemory | None] = []
-        pieces: list[list[Tensor]] = []
-        spent = 0
-        for number, (x, y) in enumerate(zip(*(part.split(rows) for part in pairs), strict=True)):
-            part = slice(number * rows, (number + 1) * rows)
-            memory = (known.memories[number] if known else None) or self.encode(x, y, needed)
-            pieces.append([self.ask(memory, sequences, q[part], at[part]) for sequences, q, at in asked])
-            spent += memory.nbytes
-            memories.append(memory if spent <= REMEMBERED_BYTES else None)
-        if share and known is None and memories[0] is not None:
-            remember_examples(self, root, RememberedBatch(needed, rows, tuple(memories)))
-        found: dict[int, Tensor] = {}
-        for group, parts in zip(groups, zip(*pieces, strict=True), strict=True):
-            sizes = [len(questions[number].sequences) for number in group]
-            found.update(zip(group, torch.cat(parts).split(sizes, dim=1), strict=True))
-        return [found[number] for number in range(len(questions))]
+        points = sum(part.shape[2] for part in pairs)
+        work = SequenceWork(
+            pairs,
+            encode=self.encode,
+            asked=lambda some: self._asked(root, some),
+            ask=self.ask,
+            rows=lambda prefixes: self._rows_at_once(prefixes * points),
+        )
+        return answer_sequences(self, root, questions, share, work)
 
     def encode(self, x: Tensor, y: Tensor, prefixes: Prefixes) -> ExampleMemory:
         """What examples show along all prefixes; x and y are points ``(rows, D, points, k + c)``."""
@@ -239,13 +206,12 @@ class PublishedIcon(InContextNetwork):
         named: Tensor = tokens + self.function_pe(names)[:, None]
         return named
 
-    def _asked(self, root: Prompt, questions: Sequence[Question]) -> tuple[list[Path], Tensor, Tensor]:
-        """Sequences of pairs, queries and points asked of questions laid out alike, one after the other."""
-        sequences = [sequence for question in questions for sequence in question.sequences]
+    def _asked(self, root: Prompt, questions: Sequence[Question]) -> tuple[Tensor, Tensor]:
+        """Queries and points asked of questions laid out alike, one after the other."""
         prompts = [question.prompt for question in questions]
         queries = [self._points(p.query.coords, p.query.values, root) for p in prompts]
         asked = [self._points(p.at, None, root) for p in prompts]
-        return sequences, torch.cat(queries, dim=1), torch.cat(asked, dim=1)
+        return torch.cat(queries, dim=1), torch.cat(asked, dim=1)
 
     def _points(self, coords: Tensor, values: Tensor | None, root: Prompt) -> Tensor:
         """Points ``(rows, functions, points, k + c)`` as the network was shown them: t, x, values."""
@@ -273,13 +239,3 @@ def _own_point_last(asked: Tensor, seen: int) -> Tensor:
     points = asked.shape[1]
     own = asked.new_full((points, points), -torch.inf).fill_diagonal_(0.0)
     return torch.cat([own.new_zeros(points, seen - points), own], dim=1)
-
-
-def _alike(questions: Sequence[Question]) -> list[list[int]]:
-    """Which questions can be asked in one go: as many points given and asked, as many examples."""
-    together: OrderedDict[object, list[int]] = OrderedDict()
-    for number, question in enumerate(questions):
-        prompt = question.prompt
-        key = (prompt.query.points, prompt.at.shape[-2], prompt.examples)
-        together.setdefault(key, []).append(number)
-    return list(together.values())

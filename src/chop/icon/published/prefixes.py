@@ -61,3 +61,16 @@ class Prefixes:
     def chains(self, sequences: Sequence[Path]) -> Tensor:
         """Places ``(sequences, length)`` of the beginnings of equally long sequences."""
         return torch.tensor([[self._place[s[: i + 1]] for i in range(len(s))] for s in sequences])
+
+
+def along_chains(part: Tensor, chains: Tensor) -> Tensor:
+    """Of ``(rows, prefixes, tokens, ...)`` those of each whole chain: ``(rows * chains, tokens, ...)``.
+
+    A chain of all prefixes in order is no copy.
+    """
+    count, length = chains.shape
+    if count == 1 and chains[0].tolist() == list(range(length)):
+        return part[:, :length].flatten(1, 2)
+    picked = part.index_select(1, chains.flatten().to(part.device))
+    chained: Tensor = picked.unflatten(1, (count, length)).flatten(2, 3).flatten(0, 1)
+    return chained

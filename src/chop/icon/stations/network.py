@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from chop.core.errors import ModelError
-from chop.core.prompt import Prompt, without_repeats
+from chop.core.prompt import Prompt
 from chop.icon.config import StationConfig
 from chop.icon.layers import AskingBlock, Embed, Kernels, Memory, StationBlock, fresh_weights
 from chop.icon.sharing import InContextNetwork, Question
-from chop.icon.stations.sharing import ask_stations, first_places
+from chop.icon.stations.prompts import need_windows, same_stations
+from chop.icon.stations.sharing import ask_stations
 
 HARMONICS = 3
 _SPREAD = math.sqrt((24**2 - 1) / 12)
@@ -58,34 +58,10 @@ class StationIcon(InContextNetwork):
             self.head.bias.view(len(c.channels), -1)[:, c.hours - 1] = 4.0
 
     def check(self, prompt: Prompt) -> None:
-        c = self.config
-        names = tuple(axis.name for axis in prompt.axes or ())
-        if len(names) != 3 or (prompt.axes_stated and names != ("t", "lon", "lat")):
-            raise ModelError(f"this network knows functions of (t, lon, lat), the prompt has {names}")
-        channels, given = len(c.channels), (prompt.query.channels, prompt.outputs.channels)
-        if given != (channels, channels):
-            raise ModelError(
-                f"this network maps the {channels} channels {', '.join(c.channels)} to themselves, "
-                f"the prompt maps {given[0]} to {given[1]}"
-            )
-        stations = prompt.at.shape[-2]
-        for points in (prompt.query.points, prompt.inputs.points):
-            if points != c.hours * stations:
-                raise ModelError(
-                    f"a window needs {c.hours} frames of the {stations} stations asked, not {points} points"
-                )
-        for coords in (prompt.inputs.coords, prompt.query.coords):
-            t = without_repeats(coords)[..., 0].unflatten(-1, (c.hours, stations))
-            if not bool((t == t[..., :1]).all() and (t[..., 1:, 0] > t[..., :-1, 0]).all()):
-                raise ModelError("the frames of a window must follow each other, the oldest first")
+        need_windows(prompt, self.config.channels, self.config.hours)
 
     def is_uniform(self, prompt: Prompt) -> bool:
-        """All prompts of the batch, their inputs and outputs have the same stations in the same order."""
-        places, hours = first_places(prompt), self.config.hours
-        windows = (prompt.inputs.coords, prompt.query.coords)
-        where = [without_repeats(coords)[..., 1:].unflatten(-2, (hours, -1)) for coords in windows]
-        where += [without_repeats(coords)[..., 1:] for coords in (prompt.outputs.coords, prompt.at)]
-        return all(bool((part == places).all()) for part in where)
+        return same_stations(prompt, self.config.hours)
 
     def answers(self, root: Prompt, questions: Sequence[Question], share: bool) -> list[Tensor]:
         return ask_stations(self, root, questions, share)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from chop.core.prompt import Field, Prompt
 from chop.icon.sharing import Question, joint_counts, versions
+from chop.icon.stations.prompts import first_places
 from chop.runs.fingerprint import feed_tensor, quick_digest
 
 if TYPE_CHECKING:
@@ -90,11 +91,6 @@ def _distinct_windows(
         order += asked
         sizes.append(len(asked))
     return found, order, sizes
-
-
-def first_places(prompt: Prompt) -> Tensor:
-    """Longitude and latitude ``(S, 2)`` of the first prompt's stations."""
-    return prompt.at[(0,) * len(prompt.batch)][:, 1:]
 
 
 def neighbours(prompt: Prompt) -> Tensor:

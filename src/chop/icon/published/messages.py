@@ -1,0 +1,73 @@
+"""Messages between stations: along every edge one, made of both ends and of how they lie to each other.
+
+The message of an edge is a two-layer perceptron of what stands at its start and at its end, and of its length
+and direction. The first layer is linear in these three, so stations go through it once instead of once for
+each edge; the second is linear in the sum over edges, so it comes after the sum. What is left for each edge
+is to add three vectors and to cut off what is negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from chop.core.prompt import Prompt
+from chop.icon.stations.prompts import first_places
+from chop.numerics.earth import geodesic, plane_direction
+
+NUMBERS = {"cpu": 2**17}
+"""Of messages worked on at a time (elsewhere 2**26), at least those of one edge: they stay in the cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Who is told by whom: starts and ends ``(E,)``, and what is known of each edge ``(E, features)``."""
+
+    start: Tensor
+    end: Tensor
+    features: Tensor
+
+
+def station_edges(prompt: Prompt) -> Edges:
+    """The edges of a prompt's graph one way, as it has them, each once; without a graph all there can be.
+
+    Their features are kilometres and degrees (float64), and none joins stations at the same place.
+    """
+    places = first_places(prompt).double().cpu()
+    size = len(places)
+    if prompt.graph is None:
+        start, end = torch.ones(size, size, dtype=torch.bool).nonzero(as_tuple=True)
+    else:
+        given = prompt.graph.edges.cpu()
+        number = torch.unique(given[1] * size + given[0])  # in the order of their ends
+        start, end = number % size, number // size
+    apart = (places[start] != places[end]).any(dim=-1)
+    start, end = start[apart], end[apart]
+    ends = (*places[start].T.numpy(), *places[end].T.numpy())
+    features = np.stack([geodesic(*ends), plane_direction(*ends)], axis=-1)
+    return Edges(start, end, torch.from_numpy(features))
+
+
+def pass_messages(perceptron: nn.Sequential, tokens: Tensor, edges: Edges) -> Tensor:
+    """Tokens ``(S, ..., width)``, to each of which the messages that arrive at its station are added."""
+    first, last = perceptron[0], perceptron[-1]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
+    width = tokens.shape[-1]
+    of_start, of_end, of_edge = first.weight.split([width, width, first.in_features - 2 * width], dim=1)
+    flat = tokens.flatten(1, -2)
+    told, own = linear(flat, of_start), linear(flat, of_end, first.bias)
+    along = linear(edges.features, of_edge)[:, None]
+    heard = torch.zeros_like(own)
+    each = max(1, NUMBERS.get(own.device.type, 2**26) // own[0].numel())
+    for start, end, feature in zip(
+        *(part.split(each) for part in (edges.start, edges.end, along)), strict=True
+    ):
+        heard.index_add_(0, end, (told[start] + own[end] + feature).relu_())
+    count = torch.bincount(edges.end, minlength=len(tokens)).to(tokens.dtype)[:, None, None]
+    arrived = linear(heard, last.weight) + count * last.bias
+    return tokens + arrived.reshape(tokens.shape)
