@@ -16,9 +16,11 @@ import chop
 from chop.cli.root import app
 from chop.core.errors import ModelError
 from chop.icon import provenance
-from chop.icon.config import PublishedConfig
-from chop.icon.published.conversion import ORIGINS, Conversion, convert_checkpoint
+from chop.icon.config import GraphConfig, PublishedConfig
+from chop.icon.published.conversion import ORIGINS, Source, convert_checkpoint
+from chop.icon.published.graph_network import PublishedGraphIcon
 from chop.icon.published.network import PublishedIcon
+from chop.icon.published.shapes import Hidden
 from chop.testing import make_prompt
 
 SMALL = PublishedConfig(width=16, transformer_layers=2, hidden=24, functions=30)
@@ -30,7 +32,18 @@ def network(config: PublishedConfig = SMALL) -> PublishedIcon:
     return PublishedIcon(config).eval().requires_grad_(False)
 
 
-def state_of(model: PublishedIcon, prefix: str = "net.") -> State:
+SMALL_GRAPH = {
+    "channels": ("hour", "PM2.5", "O3"), "trained_order": ("PM2.5", "hour", "O3"), "hours": 3, "width": 16,
+    "hidden": 24, "edge_width": 4, "message_width": 6, "graph_layers": 2, "transformer_layers": 1,
+}  # fmt: skip
+
+
+def graph_checkpoint(folder: Path, config: GraphConfig, **more: Any) -> Path:
+    torch.manual_seed(3)
+    return checkpoint(folder, state_of(PublishedGraphIcon(config)), **more)
+
+
+def state_of(model: torch.nn.Module, prefix: str = "net.") -> State:
     return OrderedDict((prefix + name, value) for name, value in model.state_dict().items())
 
 
@@ -40,8 +53,8 @@ def checkpoint(folder: Path, state: Any, **more: Any) -> Path:
     return path
 
 
-def converted(folder: Path, path: Path, options: Conversion | None = None) -> Path:
-    return convert_checkpoint(path, folder / "out.safetensors", options or Conversion())
+def converted(folder: Path, path: Path, source: Source | None = None, **hidden: Any) -> Path:
+    return convert_checkpoint(path, folder / "out.safetensors", Hidden(**hidden), source or Source())
 
 
 @pytest.mark.parametrize("prefix", ["net.", "", "net._orig_mod.", "module.net."])
@@ -72,9 +85,7 @@ def test_shapes_are_read_off_the_tensors(tmp_path: Path, config: PublishedConfig
 
 
 def test_heads_and_scale_are_options(tmp_path: Path) -> None:
-    out = converted(
-        tmp_path, checkpoint(tmp_path, state_of(network())), Conversion(heads=4, x_scale=100 / 99)
-    )
+    out = converted(tmp_path, checkpoint(tmp_path, state_of(network())), heads=4, x_scale=100 / 99)
     config = chop.load(out).config
     assert (config.heads, config.x_scale) == (4, 100 / 99)
 
@@ -84,11 +95,11 @@ def test_a_checkpoint_that_says_other_heads_is_not_guessed(tmp_path: Path) -> No
     path = checkpoint(tmp_path, state_of(network()), **said)
     with pytest.raises(ModelError, match=r"published.ckpt says of itself that it has 2 heads.*--heads 2"):
         converted(tmp_path, path)
-    assert chop.load(converted(tmp_path, path, Conversion(heads=8))).config.heads == 8
+    assert chop.load(converted(tmp_path, path, heads=8)).config.heads == 8
 
 
 def test_the_card_says_where_it_comes_from(tmp_path: Path) -> None:
-    out = converted(tmp_path, checkpoint(tmp_path, state_of(network())), Conversion(origin="icon-chop"))
+    out = converted(tmp_path, checkpoint(tmp_path, state_of(network())), Source("icon-chop"))
     facts = provenance(out).training
     assert (facts["origin"], facts["licence"]) == ORIGINS["icon-chop"]
     assert facts["checkpoint"] == "published.ckpt"
@@ -101,8 +112,8 @@ def test_the_card_says_where_it_comes_from(tmp_path: Path) -> None:
 
 
 def test_words_of_ones_own_cannot_break_the_card(tmp_path: Path) -> None:
-    options = Conversion(origin="a|b\nc", licence="CC-BY-4.0")
-    out = converted(tmp_path, checkpoint(tmp_path, state_of(network())), options)
+    source = Source("a|b\nc", "CC-BY-4.0")
+    out = converted(tmp_path, checkpoint(tmp_path, state_of(network())), source)
     assert "| origin | a\\|b c |" in out.with_suffix(".md").read_text()
     assert provenance(out).training["licence"] == "CC-BY-4.0"
 
@@ -163,7 +174,7 @@ def test_a_shape_that_claims_the_world_is_refused_before_anything_is_read(tmp_pa
     with pytest.raises(ModelError, match=r"published.ckpt: functions of a network must be a whole number"):
         converted(tmp_path, checkpoint(tmp_path, state))
     state["net.function_pe.weight"] = torch.zeros(1, 1).expand(60000, 16)
-    with pytest.raises(ModelError, match=r"published.ckpt: the tensor at storage .* says shape .60000, 16"):
+    with pytest.raises(ModelError, match=r"says 3,855,940 bytes of tensors, but has .* in all"):
         converted(tmp_path, checkpoint(tmp_path, state))
 
 
@@ -187,3 +198,79 @@ def test_its_page_is_not_written_over_unasked(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"out.md exists already"):
         converted(tmp_path, path)
     assert not (tmp_path / "out.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"attention": "relative", "most_examples": 5},
+        {"attention": "absolute", "most_examples": 4},
+        {"attention": "set_rotary", "role": "logit"},
+        {"attention": "placed", "similarity": "attn", "most_examples": 3, "role": "input"},
+        {"attention": "similar", "similarity": "attn"},
+        {"attention": "similar", "similarity": "prod", "pooling": "learning"},
+        {"attention": "similar", "similarity": "attn", "pooling": "pooling", "role": "logit"},
+        {"attention": "similar", "similarity": "prod", "role": "logit"},
+        {"attention": "plain", "absolute_positions": True, "most_examples": 7},
+        {"attention": "relative", "most_examples": 5, "norm": "rms"},
+    ],
+    ids=lambda kind: "-".join(map(str, kind.values())),
+)
+def test_graph_networks_are_read_off_their_tensors(tmp_path: Path, kind: dict[str, Any]) -> None:
+    config = GraphConfig(**SMALL_GRAPH, **kind)
+    out = converted(tmp_path, graph_checkpoint(tmp_path, config), channels=config.trained_order)
+    again = chop.load(out)
+    assert again.config == config
+    assert isinstance(again, PublishedGraphIcon)
+    assert "It was trained with them in the order PM2.5, hour, O3" in out.with_suffix(".md").read_text()
+
+
+TARGET = "src.models.gicon.gicon_attn."
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ({"attention": "plain"}, "VanillaAttentionLayer"),
+        ({"attention": "rotary"}, "RoPEAttentionLayer"),
+        ({"attention": "similar", "similarity": "prod"}, "AttnBiasAttentionLayer"),
+    ],
+)
+def test_attention_that_no_tensor_shows_is_said_or_asked_for(
+    tmp_path: Path, kind: dict[str, Any], name: str
+) -> None:
+    config = GraphConfig(**SMALL_GRAPH, **kind)
+    channels = {"channels": config.trained_order}
+    with pytest.raises(ModelError, match="do not show whether attention is plain, rotary or similar"):
+        converted(tmp_path, graph_checkpoint(tmp_path, config), **channels)
+    given = converted(tmp_path, graph_checkpoint(tmp_path, config), **channels, attention=kind["attention"])
+    assert chop.load(given).config == config
+    for file in (given, given.with_suffix(".md")):
+        file.unlink()
+    said = {"hyper_parameters": {"cfg": {"model": {"attn_layer": {"_target_": TARGET + name}}}}}
+    assert (
+        chop.load(converted(tmp_path, graph_checkpoint(tmp_path, config, **said), **channels)).config
+        == config
+    )
+
+
+@pytest.mark.parametrize(
+    ("hidden", "said", "words"),
+    [
+        ({}, {}, "has 3 channels, the published ones are 13; name them"),
+        ({"channels": ("hour", "O3", "O3")}, {}, "have one name twice"),
+        ({"channels": ("NO2", "O3", "PM2.5")}, {}, "the first channel of a network of stations is the hour"),
+        (
+            {"channels": ("hour", "O3", "PM2.5"), "attention": "plain"},
+            {},
+            "of set_rotary attention, not of plain",
+        ),
+        ({"channels": ("hour", "O3", "PM2.5")}, {"phi_max": 1.5}, "turns examples by up to 1.5"),
+    ],
+)
+def test_graph_networks_that_do_not_fit(tmp_path: Path, hidden: Any, said: Any, words: str) -> None:
+    path = graph_checkpoint(
+        tmp_path, GraphConfig(**SMALL_GRAPH, attention="set_rotary"), hyper_parameters={"cfg": said}
+    )
+    with pytest.raises(ModelError, match=words):
+        converted(tmp_path, path, **hidden)

@@ -23,7 +23,7 @@ from chop.core.errors import BenchError
 from chop.core.model import SharesExamples
 from chop.core.prompt import Prompt
 from chop.core.text import parse
-from chop.icon.config import StationConfig
+from chop.icon.config import GraphConfig, StationConfig
 from chop.icon.weights import provenance
 from chop.problems.air import POLLUTANTS, load_region
 from chop.storage.schema import Record, Shape, finite, list_of, optional, record_of, safe_int, string
@@ -199,7 +199,7 @@ class AirSuite(Suite):
         channels = set()
         for network in networks:
             config = provenance(Path(network.path)).config
-            if not isinstance(config, StationConfig):
+            if not isinstance(config, StationConfig | GraphConfig):
                 model = given[network.name]
                 raise BenchError(f"{model} is not a network of stations; this benchmark asks only those")
             channels.add(config.channels)

@@ -21,6 +21,14 @@ def convert(
     x_scale: Annotated[
         float, typer.Option(help="The network is shown x times this; 1 is how ICON was trained.")
     ] = 1.0,
+    attention: Annotated[
+        str | None,
+        typer.Option(help="Of a graph ICON, where tensors do not show it: plain, rotary or similar."),
+    ] = None,
+    channels: Annotated[
+        str | None,
+        typer.Option(help="Of a graph ICON with others than published: names in the order of training."),
+    ] = None,
     origin: Annotated[
         str, typer.Option(help="Where it comes from: icon-chop, icon-core, or words of yours.")
     ] = "not stated",
@@ -37,10 +45,12 @@ def convert(
     is written that says where they come from, under which licence, and what they expect.
     """
     from chop.files.contents import contents, contents_text
-    from chop.icon.published.conversion import Conversion, convert_checkpoint
+    from chop.icon.published.conversion import Source, convert_checkpoint
+    from chop.icon.published.shapes import Hidden
 
-    options = Conversion(heads, x_scale, origin, licence)
-    weights = convert_checkpoint(checkpoint, out, options, overwrite=force)
+    names = None if channels is None else tuple(name.strip() for name in channels.split(","))
+    hidden = Hidden(heads, x_scale, attention, names)
+    weights = convert_checkpoint(checkpoint, out, hidden, Source(origin, licence), overwrite=force)
     found = contents(weights)
     if as_json:
         print_json(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chop.icon.config import NetworkConfig, PublishedConfig
+from chop.icon.config import GraphConfig, NetworkConfig, PublishedConfig
 
 
 def card_text(name: str, config: NetworkConfig, facts: Mapping[str, Any], parameters: int) -> str:
@@ -44,7 +44,8 @@ def expectations(config: NetworkConfig) -> list[str]:
     """How prompts are laid out for a network, in sentences."""
     if isinstance(config, PublishedConfig):
         return _of_functions(config)
-    raise NotImplementedError
+    assert isinstance(config, GraphConfig)
+    return _of_stations(config)
 
 
 def _of_functions(config: PublishedConfig) -> list[str]:
@@ -59,6 +60,19 @@ def _of_functions(config: PublishedConfig) -> list[str]:
         found.append(f"x is multiplied by {config.x_scale:g} before the network sees it.")
     if config.most_examples is not None:
         found.append(f"At most {config.most_examples} examples: it tells {config.functions} functions apart.")
+    return found
+
+
+def _of_stations(config: GraphConfig) -> list[str]:
+    found = [
+        f"Windows of {config.hours} hours at any stations, with the channels {', '.join(config.channels)}, "
+        "each normalised over the example period; the answer has all of them.",
+        f"It was trained with them in the order {', '.join(config.trained_order)}; prompts need not know.",
+        "Edges are those of the prompt's graph, as directed there; their length (km on the ellipsoid) and "
+        "direction are worked out from the stations' places.",
+    ]
+    if config.most_examples:
+        found.append(f"At most {config.most_examples} examples.")
     return found
 
 
