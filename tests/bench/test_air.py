@@ -44,6 +44,8 @@ from chop.bench.suite import missing_pieces
 from chop.cli import app
 from chop.core.errors import BenchError, ChopError
 from chop.icon import StationConfig, StationIcon, save
+from chop.icon.config import GraphConfig
+from chop.icon.published.graph_network import PublishedGraphIcon
 from chop.problems import air
 from chop.problems.air import POLLUTANTS
 
@@ -407,3 +409,22 @@ def test_directions_and_candidates():
     assert [d.name for d in AirSuite(directions=("yrd-bthsa",)).asked] == ["yrd-yrd", "yrd-bthsa"]
     assert candidates()[0] == RAW
     assert len(candidates()) == 7
+
+
+def test_a_published_graph_network_is_measured_like_ours(home, tmp_path):
+    config = GraphConfig(
+        channels=CHANNELS, trained_order=("PM2.5", "hour", "O3", "NO2"), width=8, heads=2, hidden=8,
+        edge_width=4, message_width=4, graph_layers=1, transformer_layers=1,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        file = save(PublishedGraphIcon(config), tmp_path / "graph.safetensors")
+    bench = asked(home, tmp_path / "out", cases=2, models=(("bthsa", str(file)),), directions=("bthsa-yrd",))
+    run_benchmark(bench)
+    with opened(bench) as store:
+        results = Results(store, bench.suite)
+        for forecast in forecasts((FORWARD,)):
+            observed = np.isfinite(results.errors(forecast.name, PERSISTENCE))
+            assert observed.any()
+            for method in (RAW, AIR):
+                assert np.array_equal(np.isfinite(results.errors(forecast.name, method)), observed)
