@@ -21,7 +21,7 @@ from chop.bench.results import Results
 from chop.bench.runner import Run, run_benchmark
 from chop.bench.store import FILE, SAME_NUMBERS, Store
 from chop.bench.suite import Network, Piece, Setting, fingerprint_of_weights, missing_pieces
-from chop.core.errors import BenchError
+from chop.core.errors import BenchError, ChopError
 from chop.icon.config import IconConfig, PublishedConfig
 from chop.icon.functions.network import Icon
 from chop.icon.published.network import PublishedIcon
@@ -201,7 +201,7 @@ import os, signal
 from pathlib import Path
 from chop.bench.functions import FunctionSuite
 from chop.bench.runner import Run, run_benchmark
-from chop.core.errors import BenchError
+from chop.core.errors import BenchError, ChopError
 
 
 class Dying(FunctionSuite):
@@ -378,3 +378,10 @@ def test_published_networks_are_measured_like_ours(tmp_path):
     assert by_shape.networks == suite.setting(tmp_path).networks
     with pytest.raises(BenchError, match="knows functions of x alone"):
         replace(suite, models=(f"mfc={files['cons']}",)).setting(tmp_path)
+
+
+def test_a_device_that_is_not_there_is_said_at_once(weights, tmp_path):
+    bench = asked(weights, tmp_path / "out", device="nonsense")
+    with pytest.raises(ChopError, match="cannot be put on device 'nonsense'"):
+        run_benchmark(bench)
+    run_benchmark(replace(bench, suite=replace(bench.suite, device="cpu", groups=("main",), cases=1)))

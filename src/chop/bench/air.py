@@ -161,6 +161,7 @@ class AirSuite(Suite):
     cases: int | None = None
     year: int = 2024
     seed: int = 0
+    device: str | None = None
 
     layout = _LAYOUT
 
@@ -215,7 +216,7 @@ class AirSuite(Suite):
             RegionSource(folder, region, wanted, YearSplit(self.year), self.every, self.seed, index, digest)
             for region, digest in digests.items()
         ]
-        return Setting(networks, self.seed, tuple(sources))
+        return Setting(networks, self.seed, tuple(sources), self.device)
 
     def prepare(self, store: Store, setting: Setting) -> None:
         for source in setting.sources:

@@ -144,6 +144,7 @@ class FunctionSuite(Suite):
     models: tuple[str, ...] = ()
     """Names or files of networks, or ``conservation=FILE``; the bundled ones where none is given."""
     seed: int = 0
+    device: str | None = None
 
     layout = _LAYOUT
 
@@ -162,7 +163,8 @@ class FunctionSuite(Suite):
         needed = {"mfc"} if self.suites == ("mfc",) else {"conservation"}
         given = by_name(map(_problem_and_model, self.models), "for")
         missing = "no {} network comes with this installation; give one with --model"
-        return Setting(find_networks(needed | {"mfc"} & set(self.suites), given, "{}", missing), self.seed)
+        networks = find_networks(needed | {"mfc"} & set(self.suites), given, "{}", missing)
+        return Setting(networks, self.seed, device=self.device)
 
     def entries(self, store: Store) -> list[SuiteEntry]:
         return self.entries_with(self.chosen(store))

@@ -109,12 +109,14 @@ class Setting:
     seed: int = 0
     sources: tuple[RegionSource, ...] = ()
     """Each region's data, where questions come from data."""
+    device: str | None = None
+    """Where networks work; None: the CPU."""
 
     def network(self, name: str) -> Any:
         """A frozen network, checked to be the one that was meant."""
         for network in self.networks:
             if network.name == name:
-                return _loaded(network)
+                return _loaded(network, self.device)
         raise BenchError(f"no network was given for {name}")
 
     def source(self, region: str) -> RegionSource:
@@ -124,16 +126,17 @@ class Setting:
     def check(self, store: Store) -> None:
         """Networks and data must be those that a folder's results are of."""
         for network in self.networks:
+            _loaded(network, self.device)  # a device that is not there is said here, not by every worker
             store.use("network", network.name, network.sha256, Path(network.path).name)
         for source in self.sources:
             store.use("data", source.region, source.digest, f"dataset_{source.region}.nc")
 
 
 @lru_cache(maxsize=4)
-def _loaded(network: Network) -> Any:
+def _loaded(network: Network, device: str | None) -> Any:
     if fingerprint_of_weights(network.path) != network.sha256:
         raise BenchError(f"{network.path} has changed since the benchmark began")
-    return load(Path(network.path))
+    return load(Path(network.path), device=device)
 
 
 def fingerprint_of_weights(path: str | Path) -> str:
@@ -179,6 +182,8 @@ class Suite(ABC):
     """Of the file in which results are kept."""
     programs: tuple[str, ...]
     """Texts of programs that are measured beside the others."""
+    device: str | None
+    """Where networks work; None: the CPU."""
 
     @abstractmethod
     def about(self, version: str) -> About:

@@ -31,6 +31,10 @@ class BenchExecutor(StrEnum):
 
 
 _Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the results; the same folder continues.")]
+_Device = Annotated[
+    str | None,
+    typer.Option(help="Where networks work, such as cuda; the CPU if left out. One worker suits it."),
+]
 _Workers = Annotated[int, typer.Option(min=0, help="Worker processes; 0 means one for each core.")]
 
 
@@ -84,6 +88,7 @@ def _command(suite: str, about: str) -> Callable[..., None]:
         ] = None,
         out: _Out = Path("chop-bench"),
         seed: Annotated[int, typer.Option(min=0, help="Seed of the questions.")] = 0,
+        device: _Device = None,
         workers: _Workers = 0,
         executor: Annotated[
             BenchExecutor, typer.Option(help="Where the work is done.")
@@ -108,6 +113,7 @@ def _command(suite: str, about: str) -> Callable[..., None]:
             cases=cases,
             models=tuple(model or ()),
             seed=seed,
+            device=device,
         )
         _run_and_write(asked, out, workers, executor.value, report_only)
 
@@ -152,6 +158,7 @@ def air(
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the questions' order and the random examples.")
     ] = 0,
+    device: _Device = None,
     workers: _Workers = 0,
     executor: Annotated[str, typer.Option(help="processes, inline or ray.")] = "processes",
     report_only: Annotated[
@@ -171,6 +178,7 @@ def air(
     asked = AirSuite(
         data=data, models=tuple(map(_of_region, model or ())), programs=tuple(programs or ()),
         directions=tuple(direction or ()), every=every, cases=cases, year=year, seed=seed,
+        device=device,
     )  # fmt: skip
     _run_and_write(asked, out, workers, executor, report_only, draws=data is not None)
 

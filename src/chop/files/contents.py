@@ -90,7 +90,9 @@ def contents_text(found: dict[str, Any]) -> str:
     """The same to be read in a terminal."""
     lines = [f"{found['file']}: {found['kind']}, {size(found['bytes'])}"]
     if found["holds"] == "a network":
-        lines += [f"  {name:18} {value}" for name, value in {**found["config"], **found["training"]}.items()]
+        for name, value in {**found["config"], **found["training"]}.items():
+            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            lines.append(f"  {name:18} {shown}")
         return "\n".join(lines)
     width = max((len(array["name"]) for array in found["arrays"]), default=0)
     for array in found["arrays"]:
