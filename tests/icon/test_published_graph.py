@@ -26,7 +26,7 @@ from chop.testing import ModelConformance, make_prompt
 
 CHANNELS = ("hour", "PM2.5", "O3", "t2m")
 PLAIN = GraphConfig(
-    channels=CHANNELS, trained_order=("O3", "t2m", "hour", "PM2.5"), hours=3, width=16, heads=2, hidden=20,
+    channels=CHANNELS, trained_order=("O3", "hour", "t2m", "PM2.5"), hours=3, width=16, heads=2, hidden=20,
     edge_width=5, message_width=7, graph_layers=2, transformer_layers=2,
 )  # fmt: skip
 
@@ -130,7 +130,9 @@ def literal(network: PublishedGraphIcon, prompt: Prompt) -> np.ndarray:
         centred = row - row.mean()
         return centred / np.sqrt((centred**2).mean() + 1e-5) * w[f"{name}.weight"] + w[f"{name}.bias"]
 
-    gelu = np.vectorize(lambda value: 0.5 * value * (1 + math.erf(value / math.sqrt(2))))
+    def gelu(row: np.ndarray) -> np.ndarray:
+        return np.array([0.5 * value * (1 + math.erf(value / math.sqrt(2))) for value in row.tolist()])
+
     for block in range(c.graph_layers):
         at = f"gicon_blocks.{block}"
         for p in range(length):
@@ -197,12 +199,12 @@ def literal_attention(c: GraphConfig, w: dict, at: str, h: list, norm: Any, appl
             else:
                 mean = sum(windows) / stations
                 whole.append(two_layers("cond_embedding_proj", mean) if c.pooling == "learning" else mean)
+        ones, others = whole, whole
+        if c.similarity == "attn":
+            ones, others = ([apply(f"{at}.cond_{n}_proj", e) for e in whole] for n in "qk")
         for head, i, j in product(range(heads), range(length), range(length)):
-            one, other = whole[i // 2], whole[j // 2]
-            if c.similarity == "attn":
-                one, other = apply(f"{at}.cond_q_proj", one), apply(f"{at}.cond_k_proj", other)
             part = slice(head * each, (head + 1) * each)
-            added[head, i, j] += one[part] @ other[part] / math.sqrt(each)
+            added[head, i, j] += ones[i // 2][part] @ others[j // 2][part] / math.sqrt(each)
 
     angles = np.zeros((length, heads, each // 2))
     if c.attention == "rotary":
@@ -213,24 +215,21 @@ def literal_attention(c: GraphConfig, w: dict, at: str, h: list, norm: Any, appl
         for p in range(length):
             angles[p] = (math.pi * np.tanh(raw[p // 2] - sum(raw) / len(raw)))[:, None]
 
-    def turned(vector: np.ndarray, p: int, head: int) -> np.ndarray:
-        """As complex numbers, halves being real and imaginary parts."""
-        turned = (vector[: each // 2] + 1j * vector[each // 2 :]) * np.exp(1j * angles[p, head])
-        return np.concatenate([turned.real, turned.imag])
+    def turned(vector: np.ndarray, p: int) -> np.ndarray:
+        """Each head as complex numbers, halves being real and imaginary parts."""
+        real, imaginary = np.split(vector.reshape(heads, each), 2, axis=1)
+        turned = (real + 1j * imaginary) * np.exp(1j * angles[p])
+        return np.concatenate([turned.real, turned.imag], axis=1).ravel()
 
     found = [[np.zeros(c.width)] * stations for _ in range(length)]
     for s in range(stations):
         q, k, v = ([apply(f"{at}.attention.{n}_proj", inside[p][s]) for p in range(length)] for n in "qkv")
+        q, k = ([turned(vector, p) for p, vector in enumerate(part)] for part in (q, k))
         for i in range(length):
             mixed = np.zeros(c.width)
             for head in range(heads):
                 part = slice(head * each, (head + 1) * each)
-                scores = np.array(
-                    [
-                        turned(q[i][part], i, head) @ turned(k[j][part], j, head) / math.sqrt(each)
-                        for j in range(length)
-                    ]
-                )
+                scores = np.array([q[i][part] @ k[j][part] / math.sqrt(each) for j in range(length)])
                 weights = np.exp(scores + added[head, i] - (scores + added[head, i]).max())
                 mixed[part] = sum(weights[j] * v[j][part] for j in range(length)) / weights.sum()
             found[i][s] = apply(f"{at}.attention.o_proj", mixed)
@@ -261,19 +260,18 @@ def question(
 @pytest.mark.parametrize("config", KINDS, ids=described)
 def test_equal_to_the_description(config: GraphConfig) -> None:
     network, single = random_network(config), random_network(config, torch.float32)
-    for seed, batch, examples in ((0, (2,), 1 + KINDS.index(config) % 6), (1, (), 3)):
-        prompt = question(seed, batch, examples)
-        expected = all_literal(network, prompt)
-        assert far_apart(network(prompt), expected) < 1e-10
-        assert far_apart(network.predict_many([prompt])[0], expected) < 1e-10
-        assert far_apart(single(prompt.to(torch.float32)), expected) < 1e-5
+    prompt = question(0, (), 1 + KINDS.index(config) % 6)
+    expected = all_literal(network, prompt)
+    assert far_apart(network(prompt), expected) < 1e-10
+    assert far_apart(network.predict_many([prompt])[0], expected) < 1e-10
+    assert far_apart(single(prompt.to(torch.float32)), expected) < 1e-5
 
 
 @pytest.mark.parametrize("examples", range(1, 7))
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=described)
 def test_any_number_of_examples(config: GraphConfig, examples: int) -> None:
     network = random_network(config)
-    prompt = question(examples, (), examples, stations=3)
+    prompt = question(examples, (2,) if examples < 3 else (), examples, stations=3)
     assert far_apart(network(prompt), all_literal(network, prompt)) < 1e-10
 
 
@@ -330,13 +328,15 @@ def test_held_out_prompts_are_answered_as_if_alone(config: GraphConfig) -> None:
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=described)
 def test_remembered_examples_answer_as_fresh_ones(config: GraphConfig) -> None:
     network = random_network(config)
-    prompt = question(5, (2,), examples=3)
+    prompt = question(5, (2,), examples=3, stations=3)
     network.predict_many([prompt])
     assert len(sharing._memories[network]) == 1
     asked = prompt.mapped(query=prompt.query.with_values(prompt.query.values.flip(0)))
     again = network.predict_many([asked])[0]
     assert torch.equal(again, network.predict_many([asked._each(torch.clone)])[0])
     assert far_apart(again, all_literal(network, asked)) < 1e-10
+    held = prompt.held_out(pad=True)
+    assert far_apart(network.predict_many([held])[0], network(held)) < 1e-12
     other = replace(asked, graph=None)
     assert far_apart(network.predict_many([other])[0], all_literal(network, other)) < 1e-10
 
@@ -362,7 +362,7 @@ def test_every_beginning_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @torch.no_grad()
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     config=st.sampled_from(ONE_OF_EACH), examples=st.integers(2, 4), stations=st.integers(1, 5),
     rows=st.integers(1, 3), tokens=st.integers(1, 200), numbers=st.integers(1, 500), seed=st.integers(0, 99),
@@ -420,9 +420,7 @@ def test_stations_may_differ_from_prompt_to_prompt() -> None:
 def test_channels_are_put_in_the_order_of_training_and_back() -> None:
     """The same weights, trained in the prompt's own order, find the same in a prompt that was turned."""
     network, prompt = random_network(PLAIN), question(1)
-    straight = random_network(replace(PLAIN, channels=("hour", "O3", "t2m", "PM2.5"), trained_order=(
-        "O3", "t2m", "hour", "PM2.5"
-    )))  # fmt: skip
+    straight = random_network(replace(PLAIN, channels=("hour", "O3", "t2m", "PM2.5")))
     order = [0, 2, 3, 1]  # hour, O3, t2m, PM2.5 among hour, PM2.5, O3, t2m
     turned = prompt.mapped(
         **{
@@ -432,7 +430,7 @@ def test_channels_are_put_in_the_order_of_training_and_back() -> None:
     )
     assert far_apart(straight(turned), network(prompt)[..., order]) < 1e-12
     frames = torch.arange(4.0, dtype=torch.float64).expand(1, 1, 5, 4)  # hour 0, PM2.5 1, O3 2, t2m 3
-    assert network._as_trained(frames)[0, 0, 0].tolist() == [2.0, 3.0, 0.0, 1.0]
+    assert network._as_trained(frames)[0, 0, 0].tolist() == [2.0, 0.0, 3.0, 1.0]
 
 
 def test_published_order_of_channels() -> None:

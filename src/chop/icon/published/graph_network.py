@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from itertools import repeat
 from typing import cast
 
@@ -80,6 +80,7 @@ class MessageBlock(nn.Module):
 class BeginningsMemory:
     """What examples show in each layer, for all beginnings of sequences."""
 
+    edges: Edges
     prefixes: Prefixes
     layers: tuple[Shown, ...]
 
@@ -92,6 +93,7 @@ class BeginningsMemory:
 class PairTokens:
     """Examples before they have seen anything, ``(S, rows, D, 2, width)``."""
 
+    edges: Edges
     tokens: Tensor
 
     @property
@@ -128,15 +130,17 @@ class PublishedGraphIcon(InContextNetwork):
         return same_stations(prompt, self.config.hours)
 
     def answers(self, root: Prompt, questions: Sequence[Question], share: bool) -> list[Tensor]:
-        kind, edges = ATTENTIONS[self.config.attention], self._edges(root)
+        kind = ATTENTIONS[self.config.attention]
+        encode, ask = (self.pair_tokens, self.ask_whole) if kind.whole else (self.encode, self.ask)
+        edges = cache(lambda: station_edges(root, like=self.edge_proj.weight))  # unless they are remembered
         stations = root.at.shape[-2]
         work = SequenceWork(
             [self.rows(field.values, len(root.batch)) for field in (root.inputs, root.outputs)],
-            encode=self.pair_tokens if kind.whole else partial(self.encode, edges=edges),
+            encode=lambda x, y, prefixes: encode(x, y, prefixes, edges()),
             asked=lambda some: [
                 torch.cat([self.rows(q.prompt.query.values, len(root.batch)) for q in some], dim=1)
             ],
-            ask=partial(self.ask_whole if kind.whole else self.ask, edges=edges),
+            ask=ask,
             rows=lambda prefixes: self._at_once(prefixes * 2 * stations),
         )
         if not kind.by_length:
@@ -153,30 +157,31 @@ class PublishedGraphIcon(InContextNetwork):
     def encode(self, x: Tensor, y: Tensor, prefixes: Prefixes, edges: Edges) -> BeginningsMemory:
         """What examples show along all prefixes; x is ``(rows, D, hours * S, c)``, y ``(rows, D, S, c)``."""
         positions = torch.tensor([[2 * i, 2 * i + 1] for i in prefixes.positions], device=x.device)
-        tokens = self._named(self.pair_tokens(x, y, prefixes).tokens[:, :, prefixes.pairs], positions)
+        tokens = self._named(self.pair_tokens(x, y, prefixes, edges).tokens[:, :, prefixes.pairs], positions)
         levels = list(prefixes.levels())
         length = _length(prefixes.positions[-1] + 1)
         shown: list[Shown] = []
         for block in self._blocks:
-            tokens = pass_messages(block.message_mlp, tokens, edges)
+            tokens = pass_messages(block.message_mlp, self.edge_proj, tokens, edges)
             for layer in block.layers:
                 attention = layer.attn_layer
-                asking, seen = attention.look(tokens, positions)
-                shown.append(seen)
-                # After the last layer nobody looks at examples any more.
-                if layer is not self._blocks[-1].layers[-1]:
-                    heard = [
-                        attention.hear(asking.at(places), seen.along(chains), positions[places.start], length)
-                        for places, chains in levels
-                    ]
-                    tokens = layer.after(tokens, torch.cat(heard, dim=1))
-        return BeginningsMemory(prefixes, tuple(shown))
+                asking, examples = attention.look(tokens, positions)
+                shown.append(examples)
+                if layer is self._blocks[-1].layers[-1]:
+                    break  # nobody looks at examples after it
+                parts = []
+                for places, chains in levels:
+                    seen = examples.along(chains)
+                    heard = attention.hear(asking.at(places), seen, positions[places.start], length)
+                    parts.append(layer.after(tokens[:, :, places], heard))
+                tokens = torch.cat(parts, dim=2)
+        return BeginningsMemory(edges, prefixes, tuple(shown))
 
-    def pair_tokens(self, x: Tensor, y: Tensor, prefixes: Prefixes) -> PairTokens:
+    def pair_tokens(self, x: Tensor, y: Tensor, prefixes: Prefixes, edges: Edges) -> PairTokens:
         """Examples by themselves; x and y as in `encode`."""
-        return PairTokens(torch.stack([self._window_tokens(x), self._frame_tokens(y)], dim=3))
+        return PairTokens(edges, torch.stack([self._window_tokens(x), self._frame_tokens(y)], dim=3))
 
-    def ask(self, memory: BeginningsMemory, sequences: list[Path], query: Tensor, edges: Edges) -> Tensor:
+    def ask(self, memory: BeginningsMemory, sequences: list[Path], query: Tensor) -> Tensor:
         """Answers ``(rows, Q, S, c)`` of Q queries, each after its own, equally long sequence of pairs.
 
         ``query`` are windows ``(rows, Q, hours * S, c)``.
@@ -187,10 +192,11 @@ class PublishedGraphIcon(InContextNetwork):
         for paths, some in self._pieces(sequences, query, length):
             chains = memory.prefixes.chains(paths)
             before = (layer.along(chains) for layer in memory.layers)
-            found.append(self._answer(self._window_tokens(some)[..., None, :], position, edges, before))
+            tokens = self._window_tokens(some)[..., None, :]
+            found.append(self._answer(tokens, position, memory.edges, before))
         return torch.cat(found, dim=1)
 
-    def ask_whole(self, memory: PairTokens, sequences: list[Path], query: Tensor, edges: Edges) -> Tensor:
+    def ask_whole(self, memory: PairTokens, sequences: list[Path], query: Tensor) -> Tensor:
         """The same, of examples that have not gone through anything without their query."""
         length = _length(len(sequences[0]))
         positions = torch.arange(length, device=query.device)[None]
@@ -198,7 +204,7 @@ class PublishedGraphIcon(InContextNetwork):
         for paths, some in self._pieces(sequences, query, length):
             examples = memory.tokens[:, :, torch.tensor(paths, device=query.device)].flatten(3, 4)
             tokens = torch.cat([examples, self._window_tokens(some)[..., None, :]], dim=3)
-            found.append(self._answer(tokens, positions, edges, repeat(None)))
+            found.append(self._answer(tokens, positions, memory.edges, repeat(None)))
         return torch.cat(found, dim=1)
 
     def _answer(
@@ -209,7 +215,7 @@ class PublishedGraphIcon(InContextNetwork):
         others = iter(before)
         length = int(positions[0, -1]) + 1
         for block in self._blocks:
-            tokens = pass_messages(block.message_mlp, tokens, edges)
+            tokens = pass_messages(block.message_mlp, self.edge_proj, tokens, edges)
             for layer in block.layers:
                 asking, own = layer.attn_layer.look(tokens, positions)
                 examples, seen = next(others), own.alone()
@@ -223,12 +229,6 @@ class PublishedGraphIcon(InContextNetwork):
     @property
     def _blocks(self) -> Sequence[MessageBlock]:
         return cast("Sequence[MessageBlock]", self.gicon_blocks)
-
-    def _edges(self, root: Prompt) -> Edges:
-        """The edges between a prompt's stations as all blocks are told of them."""
-        weight, edges = self.edge_proj.weight, station_edges(root)
-        features = self.edge_proj(edges.features.to(weight.device, weight.dtype))
-        return Edges(edges.start.to(weight.device), edges.end.to(weight.device), features)
 
     def _window_tokens(self, windows: Tensor) -> Tensor:
         """Windows ``(rows, n, hours * S, c)`` at each station by itself, ``(S, rows, n, width)``."""

@@ -1,9 +1,10 @@
 """Messages between stations: along every edge one, made of both ends and of how they lie to each other.
 
-The message of an edge is a two-layer perceptron of what stands at its start and at its end, and of its length
-and direction. The first layer is linear in these three, so stations go through it once instead of once for
-each edge; the second is linear in the sum over edges, so it comes after the sum. What is left for each edge
-is to add three vectors and to cut off what is negative.
+The message of an edge is a two-layer perceptron of what stands at its start and at its end, and of a linear
+map of its length and direction. The first layer is linear in these three, so stations go through it once
+instead of once for each edge, and it and the map of an edge are one; the second is linear in the sum over
+edges, so it comes after the sum. What is left for each edge is to add three vectors and to cut off what is
+negative.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from chop.core.prompt import Prompt
 from chop.icon.stations.prompts import first_places
 from chop.numerics.earth import geodesic, plane_direction
 
-NUMBERS = {"cpu": 2**17}
+NUMBERS = {"cpu": 2**18}
 """Of messages worked on at a time (elsewhere 2**26), at least those of one edge: they stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Who is told by whom: starts and ends ``(E,)``, and what is known of each edge ``(E, features)``."""
+    """Who is told by whom: starts and ends ``(E,)``, kilometres and degrees between them ``(E, 2)``."""
 
     start: Tensor
     end: Tensor
-    features: Tensor
+    course: Tensor
 
 
-def station_edges(prompt: Prompt) -> Edges:
+def station_edges(prompt: Prompt, like: Tensor) -> Edges:
     """The edges of a prompt's graph one way, as it has them, each once; without a graph all there can be.
 
-    Their features are kilometres and degrees (float64), and none joins stations at the same place.
+    None joins stations at the same place. Device and dtype are those of ``like``.
     """
     places = first_places(prompt).double().cpu()
     size = len(places)
@@ -48,11 +49,11 @@ def station_edges(prompt: Prompt) -> Edges:
     apart = (places[start] != places[end]).any(dim=-1)
     start, end = start[apart], end[apart]
     ends = (*places[start].T.numpy(), *places[end].T.numpy())
-    features = np.stack([geodesic(*ends), plane_direction(*ends)], axis=-1)
-    return Edges(start, end, torch.from_numpy(features))
+    course = torch.from_numpy(np.stack([geodesic(*ends), plane_direction(*ends)], axis=-1))
+    return Edges(start.to(like.device), end.to(like.device), course.to(like.device, like.dtype))
 
 
-def pass_messages(perceptron: nn.Sequential, tokens: Tensor, edges: Edges) -> Tensor:
+def pass_messages(perceptron: nn.Sequential, edge_map: nn.Linear, tokens: Tensor, edges: Edges) -> Tensor:
     """Tokens ``(S, ..., width)``, to each of which the messages that arrive at its station are added."""
     first, last = perceptron[0], perceptron[-1]
     assert isinstance(first, nn.Linear)
@@ -61,13 +62,13 @@ def pass_messages(perceptron: nn.Sequential, tokens: Tensor, edges: Edges) -> Te
     of_start, of_end, of_edge = first.weight.split([width, width, first.in_features - 2 * width], dim=1)
     flat = tokens.flatten(1, -2)
     told, own = linear(flat, of_start), linear(flat, of_end, first.bias)
-    along = linear(edges.features, of_edge)[:, None]
+    along = linear(edges.course, of_edge @ edge_map.weight, of_edge @ edge_map.bias)[:, None]
     heard = torch.zeros_like(own)
     each = max(1, NUMBERS.get(own.device.type, 2**26) // own[0].numel())
-    for start, end, feature in zip(
-        *(part.split(each) for part in (edges.start, edges.end, along)), strict=True
-    ):
-        heard.index_add_(0, end, (told[start] + own[end] + feature).relu_())
+    pieces = (part.split(each) for part in (edges.start, edges.end, along))
+    for start, end, course in zip(*pieces, strict=True):
+        both = told.index_select(0, start).add_(own.index_select(0, end)).add_(course)
+        heard.index_add_(0, end, both.relu_())
     count = torch.bincount(edges.end, minlength=len(tokens)).to(tokens.dtype)[:, None, None]
     arrived = linear(heard, last.weight) + count * last.bias
     return tokens + arrived.reshape(tokens.shape)
