@@ -345,3 +345,15 @@ def test_prompts_it_cannot_be_asked(prompt: Prompt, words: str) -> None:
 def test_shapes_that_cannot_be(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         config_from({**X.to_dict(), **changes})
+
+
+def test_everything_happens_on_the_network_s_own_device() -> None:
+    """On a device that only knows shapes: what lies elsewhere would not meet it."""
+    network = random_network(X, torch.float32).to("meta")
+    prompt = make_prompt(0, batch=(2,), dtype=torch.float32)
+    asked = [prompt, prompt.held_out(pad=True), prompt.held_out(pad=False)]
+    questions = [sharing.Question.about_root(one, alike=True) for one in asked]
+    answers = network.answers(prompt, questions, share=False)
+    assert [(values.device.type, tuple(values.shape)) for values in answers] == [
+        ("meta", (2, 1, 12, 1)), ("meta", (2, 5, 12, 1)), ("meta", (2, 5, 12, 1)),
+    ]  # fmt: skip

@@ -419,7 +419,7 @@ def test_stations_may_differ_from_prompt_to_prompt() -> None:
 
 def test_channels_are_put_in_the_order_of_training_and_back() -> None:
     """The same weights, trained in the prompt's own order, find the same in a prompt that was turned."""
-    network, prompt = random_network(PLAIN), question(1)
+    network, prompt = random_network(PLAIN), question(1, batch=(2,))
     straight = random_network(replace(PLAIN, channels=("hour", "O3", "t2m", "PM2.5")))
     order = [0, 2, 3, 1]  # hour, O3, t2m, PM2.5 among hour, PM2.5, O3, t2m
     turned = prompt.mapped(
@@ -618,3 +618,14 @@ def test_shapes_that_are_none(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ModelError, match=words) as raised:
         config_from({**PLAIN.to_dict(), **change})
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("config", ONE_OF_EACH, ids=described)
+def test_everything_happens_on_the_network_s_own_device(config: GraphConfig) -> None:
+    """On a device that only knows shapes: what lies elsewhere would not meet it."""
+    network, prompt = random_network(config).to("meta"), question(1, batch=(2,))
+    asked = [prompt, prompt.held_out(pad=True), prompt.held_out(pad=False)]
+    questions = [sharing.Question.about_root(one, alike=True) for one in asked]
+    answers = network.answers(prompt, questions, share=False)
+    assert {values.device.type for values in answers} == {"meta"}
+    assert [values.shape[1] for values in answers] == [1, prompt.examples, prompt.examples]

@@ -95,7 +95,9 @@ def find(name_or_path: str | Path) -> Path:
 
 
 def load(name_or_path: str | Path, *, device: str | torch.device | None = None) -> Network:
-    """A frozen network: a bundled one by name ("conservation", "mfc"), or any file written by `save`.
+    """A frozen network: a bundled one by name ("conservation", "mfc"), or a file of weights.
+
+    Training writes such files, and ``chop convert`` makes them of published checkpoints.
 
     ``device`` is where it works ("cuda", "cuda:1"), the CPU if left out. Prompts may be elsewhere: what the
     network needs of them is moved, and the answer comes back to where its prompt is.

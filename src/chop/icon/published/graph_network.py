@@ -187,33 +187,32 @@ class PublishedGraphIcon(InContextNetwork):
         ``query`` are windows ``(rows, Q, hours * S, c)``.
         """
         length = _length(len(sequences[0]))
-        position = torch.tensor([[length - 1]], device=query.device)
         found = []
         for paths, some in self._pieces(sequences, query, length):
             chains = memory.prefixes.chains(paths)
             before = (layer.along(chains) for layer in memory.layers)
             tokens = self._window_tokens(some)[..., None, :]
-            found.append(self._answer(tokens, position, memory.edges, before))
+            found.append(self._answer(tokens, length, memory.edges, before))
         return torch.cat(found, dim=1)
 
     def ask_whole(self, memory: PairTokens, sequences: list[Path], query: Tensor) -> Tensor:
         """The same, of examples that have not gone through anything without their query."""
         length = _length(len(sequences[0]))
-        positions = torch.arange(length, device=query.device)[None]
         found = []
         for paths, some in self._pieces(sequences, query, length):
             examples = memory.tokens[:, :, torch.tensor(paths, device=query.device)].flatten(3, 4)
             tokens = torch.cat([examples, self._window_tokens(some)[..., None, :]], dim=3)
-            found.append(self._answer(tokens, positions, memory.edges, repeat(None)))
+            found.append(self._answer(tokens, length, memory.edges, repeat(None)))
         return torch.cat(found, dim=1)
 
-    def _answer(
-        self, tokens: Tensor, positions: Tensor, edges: Edges, before: Iterable[Shown | None]
-    ) -> Tensor:
-        """What is read off the last of tokens ``(S, rows, Q, T, width)``, in each layer after others."""
+    def _answer(self, tokens: Tensor, length: int, edges: Edges, before: Iterable[Shown | None]) -> Tensor:
+        """What is read off the last of tokens ``(S, rows, Q, T, width)``, in each layer after others.
+
+        They are the last positions of sequences of this length.
+        """
+        positions = torch.arange(length - tokens.shape[3], length, device=tokens.device)[None]
         tokens = self._named(tokens, positions)
         others = iter(before)
-        length = int(positions[0, -1]) + 1
         for block in self._blocks:
             tokens = pass_messages(block.message_mlp, self.edge_proj, tokens, edges)
             for layer in block.layers:

@@ -69,6 +69,8 @@ def pass_messages(perceptron: nn.Sequential, edge_map: nn.Linear, tokens: Tensor
     for start, end, course in zip(*pieces, strict=True):
         both = told.index_select(0, start).add_(own.index_select(0, end)).add_(course)
         heard.index_add_(0, end, both.relu_())
-    count = torch.bincount(edges.end, minlength=len(tokens)).to(tokens.dtype)[:, None, None]
+    count = tokens.new_zeros(len(tokens), 1, 1).index_add_(
+        0, edges.end, tokens.new_ones(len(edges.end), 1, 1)
+    )
     arrived = linear(heard, last.weight) + count * last.bias
     return tokens + arrived.reshape(tokens.shape)
