@@ -67,6 +67,7 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         "bound_variation": Example("ridge | bound_variation"),
         "finite": Example("icon | finite", "broken"),
         "correct": Example("correct(icon)", "densities"),
+        "krige": Example("krige(icon)", "densities"),
         "debias": Example('debias(icon, smooth="graph")', "stations"),
         "select": Example("select(correct(icon), icon)", "densities"),
         "combine": Example("combine(icon, ridge)", "densities"),

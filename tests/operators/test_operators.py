@@ -18,6 +18,7 @@ from chop.operators import (
     Flip,
     Icon,
     Increment,
+    Krige,
     LastFrame,
     MeanOutput,
     Minmax,
@@ -125,8 +126,18 @@ class TestResidualValidators(OperatorConformance):
     )
 
 
+class TestKriging(OperatorConformance):
+    operators = (
+        Krige(icon),
+        Krige(icon, pad=False, trust=2.0),
+        Krige(icon, kernel="smooth"),
+        Krige(Rescale() | icon, kernel="rough"),
+        Krige(MeanOutput(), kernel="linear", strength=0.1),
+    )
+
+
 class TestResidualValidatorsWithGap(OperatorConformance):
-    operators = (Correct(icon, gap=1), Debias(icon, gap=2))
+    operators = (Correct(icon, gap=1), Krige(icon, gap=1), Debias(icon, gap=2))
 
     def prompts(self, dtype=torch.float64):
         return [make_prompt(1, batch=(2,), consecutive=True, dtype=dtype), make_prompt(2, dtype=dtype)]

@@ -67,6 +67,17 @@ def _shape_of(content: Any) -> tuple[str, Shape]:
     return "record of an evolution", {"kind": one_of(*_SHAPES)}
 
 
+def operators_begun_with(folder: Path) -> list[str] | None:
+    """The operators of the search that a folder holds, None if it holds none yet.
+
+    A search goes on with them, whatever operators have been added to the library since.
+    """
+    if not (folder / JOURNAL_FILE).is_file():
+        return None
+    with Journal(folder, None) as journal:
+        return list(journal.identity.parts.get("operators", [])) or None
+
+
 class Journal(OwnsLog):
     """The journal of one folder. ``wanted`` creates it or must fit it; None takes it as it is, to be read."""
 

@@ -32,7 +32,14 @@ from chop.evolution.agents import (
 )
 from chop.evolution.generation import Trial
 from chop.evolution.identity import SearchIdentity, task_parts
-from chop.evolution.journal import Journal, answer_record, candidate_record, race_record, stored_verdict
+from chop.evolution.journal import (
+    Journal,
+    answer_record,
+    candidate_record,
+    operators_begun_with,
+    race_record,
+    stored_verdict,
+)
 from chop.evolution.judging import JudgePool, Submission, Verdict
 from chop.evolution.moves import programs_with_one_less
 from chop.evolution.population import (
@@ -159,7 +166,7 @@ def evolve(
     if budget < 1 + PROPOSALS:
         raise EvolutionError(f"the budget must be at least {1 + PROPOSALS} candidates, not {budget}")
     pool_named(executor, EvolutionError)  # an unknown one is told before anything is done
-    space = Space.of(loaded)
+    space = Space.of(loaded, operators_begun_with(folder))
     identity = SearchIdentity(__version__, loaded.name, seed, kinds, task_parts(loaded, space, guidance))
     with Journal(folder, identity) as journal:
         if journal.damaged:

@@ -8,7 +8,7 @@ programs. Nothing here knows a particular operator.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -152,11 +152,15 @@ class Space:
     limits: Limits
 
     @classmethod
-    def of(cls, task: Task) -> Space:
-        """Try every registered operator on two prompts, with a model that always answers zero."""
+    def of(cls, task: Task, begun_with: Collection[str] | None = None) -> Space:
+        """Try every registered operator on two prompts, with a model that always answers zero.
+
+        Where a search has begun with some and the task does not say which, it goes on with these.
+        """
         prompt = task.cases.prompt[:2]
         choices: dict[tuple[str, str], tuple[Any, ...]] = {}
-        wanted = [op for name, op in registry().items() if task.operators is None or name in task.operators]
+        among = begun_with if task.operators is None else task.operators
+        wanted = [op for name, op in registry().items() if among is None or name in among]
         usable = [op for op in wanted if _is_usable(op, prompt, choices)]
         programs = [op for op in usable if issubclass(op, Program)]
         return cls(

@@ -13,6 +13,7 @@ from chop.operators.affine import Flip, Minmax, Normalize, Rescale
 from chop.operators.bare import around_one, bare
 from chop.operators.examples import Increment, NearestExamples
 from chop.operators.frames import MovingFrame, Reflect
+from chop.operators.kriging import Krige
 from chop.operators.leaves import (
     CopyQuery,
     FirstFrame,
@@ -61,6 +62,7 @@ BUILT_IN: tuple[type[Operator], ...] = (
     Finite,
     # validators and mixtures
     Correct,
+    Krige,
     Debias,
     Select,
     Combine,
@@ -90,6 +92,7 @@ within_examples = bare(WithinExamples)
 bound_variation = bare(BoundVariation)
 finite = bare(Finite)
 correct = around_one(Correct)
+krige = around_one(Krige)
 debias = around_one(Debias)
 
 
@@ -128,6 +131,7 @@ __all__ = [
     "Flip",
     "Icon",
     "Increment",
+    "Krige",
     "LastFrame",
     "MeanOutput",
     "Minmax",
@@ -155,6 +159,7 @@ __all__ = [
     "flip",
     "icon",
     "increment",
+    "krige",
     "last_frame",
     "mean_output",
     "minmax",
