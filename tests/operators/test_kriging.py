@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import chop
 from chop.core.prompt import Field, Prompt
-from chop.core.trace import Stage
 from chop.operators import krige, mean_output
 from chop.operators.kriging import Kriging, _Likeness, _Seen
 from chop.testing import make_prompt, toy_model
@@ -21,9 +20,11 @@ Kernel = Callable[[np.ndarray, np.ndarray], float]
 KERNELS = ("linear", "smooth", "rough")
 
 
-def weighing(result: chop.Result) -> Stage:
-    """The stage that says how krigings were weighed."""
-    return next(step.stage for step in result.trace.stages() if "krigings" in step.stage.notes)
+def weights_of(result: chop.Result) -> dict[str, torch.Tensor]:
+    """How krigings were weighed, by their kinds."""
+    (stage,) = {step.stage for step in result.trace.stages() if "error after" in step.stage.notes}
+    names = [name for name in stage.notes if name.startswith("weight of ")]
+    return {name.removeprefix("weight of "): stage.notes[name] for name in names}
 
 
 def kernel_of(inputs: np.ndarray, query: np.ndarray, kernel: str) -> tuple[Kernel, np.ndarray, np.ndarray]:
@@ -115,10 +116,9 @@ def test_errors_that_are_affine_in_the_input_are_removed() -> None:
 def test_weighing_finds_the_kernel() -> None:
     prompt, truth = affine_questions()
     result = krige(chop.operators.copy_query)(lambda p: p.query.values, prompt)
-    stage = weighing(result)
-    ways = stage.notes["krigings"].split("; ")
-    linear = sum(float(w) for w, way in zip(stage.notes["weights"][0], ways, strict=True) if "linear" in way)
-    assert linear > 0.99
+    found = weights_of(result)
+    assert sum(float(weight) for weight in found.values()) == pytest.approx(1.0)
+    assert sum(float(weight) for kind, weight in found.items() if kind.startswith("linear")) > 0.99
     base = chop.parse("copy_query")(lambda p: p.query.values, prompt).values
     assert (result.values - truth).norm() < 0.05 * (base - truth).norm()
 
@@ -139,10 +139,7 @@ def test_a_base_without_errors_is_left_alone() -> None:
 def test_outputs_that_are_not_positive_have_no_ratios() -> None:
     prompt = make_prompt(7, batch=(3,), examples=4)
     result = krige(chop.operators.icon)(toy_model, prompt)
-    stage = weighing(result)
-    ratios = [place for place, way in enumerate(stage.notes["krigings"].split("; ")) if "ratios" in way]
-    assert len(ratios) == 2
-    assert (stage.notes["weights"][..., ratios] == 0).all()
+    assert (weights_of(result)["linear in ratios"] == 0).all()
     assert torch.isfinite(result.values).all()
 
 

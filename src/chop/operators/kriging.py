@@ -105,8 +105,7 @@ class Krige(HeldOutValidator):
         own = torch.where(usable, own.to(base.dtype), base_held_out)
         unit = error_unit(prompt.outputs)
         notes: dict[str, Tensor | str] = {
-            "weights": weights.to(base.dtype),
-            "krigings": "; ".join(f"{way.of} {way.kernel} {way.strength:g}" for way in ways),
+            **_by_kind(ways, weights.to(base.dtype)),
             "error before": error_in_units(prompt.outputs, base_held_out, unit) * unit.square(),
             "error after": error_in_units(prompt.outputs, own, unit) * unit.square(),
         }
@@ -269,6 +268,15 @@ class _Seen:
             _evidence(logs.sum(dim=-2), counted.sum(dim=-1), trust),
             _evidence(others @ logs, counted.to(errors.dtype) @ others, trust),
         )
+
+
+def _by_kind(ways: list[Kriging], weights: Tensor) -> dict[str, Tensor | str]:
+    """The weight ``(..., c)`` of each kind of kriging, whatever its strength."""
+    places: dict[str, list[int]] = {}
+    for place, way in enumerate(ways):
+        kind = "the base" if way.of == "nothing" else f"{way.kernel} in {way.of}"
+        places.setdefault(f"weight of {kind}", []).append(place)
+    return {kind: weights[..., those].sum(dim=-1) for kind, those in places.items()}
 
 
 def _evidence(logs: Tensor, count: Tensor, trust: float) -> Tensor:
