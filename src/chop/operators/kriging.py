@@ -82,7 +82,7 @@ class Krige(HeldOutValidator):
     strength: float | None = number(
         None, 1e-8, 1e3, "how much of an error is noise, instead of several, weighed"
     )
-    trust: float = number(8.0, 0.0, 100.0, "how much a smaller error at the examples counts")
+    trust: float = number(4.0, 0.0, 100.0, "how much a smaller error at the examples counts")
     pad: bool = pad_flag(True)
     gap: int = gap_number()
 
