@@ -58,14 +58,16 @@ def _finer(data: Observed) -> Tensor:
 
     def energy(values: Tensor) -> Tensor:
         waves: Tensor = torch.fft.rfft(values, dim=-2)
-        return waves.abs().square().sum(dim=-1)[..., 1:]
+        return waves.abs().square().sum(dim=-1)
 
     examples, query = energy(data.prompt.inputs.values).sum(dim=-2), energy(data.prompt.query.values)
-    total, asked = examples.sum(dim=-1, keepdim=True), query.sum(dim=-1, keepdim=True)
-    below = ratio(examples.cumsum(dim=-1), total) < _MOST
-    above = ~torch.cat([torch.ones_like(below[..., :1]), below[..., :-1]], dim=-1)
-    share = ratio(torch.where(above, query, 0).sum(dim=-1), asked.squeeze(-1))
-    return torch.where((total > 0).squeeze(-1) & (asked > 0).squeeze(-1), share, torch.nan)
+    # Functions that are flat up to rounding have no wave number.
+    waving = [part[..., 1:].sum(dim=-1) > data.epsilon**2 * part[..., 0] for part in (examples, query)]
+    examples, query = examples[..., 1:], query[..., 1:]
+    below = ratio(examples.cumsum(dim=-1), examples.sum(dim=-1, keepdim=True)) < _MOST
+    above = torch.cat([torch.zeros_like(below[..., :1]), ~below[..., :-1]], dim=-1)
+    share = ratio(torch.where(above, query, 0).sum(dim=-1), query.sum(dim=-1))
+    return torch.where(waving[0] & waving[1], share, torch.nan)
 
 
 def _observed_throughout(data: Observed) -> Tensor:
