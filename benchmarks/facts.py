@@ -84,6 +84,16 @@ def open_and_slow(random: torch.Generator, n: int, d: int) -> Prompt:
     return on_circle(frames[:, :-1], frames[:, 1:])
 
 
+def open_with_shocks(random: torch.Generator, n: int, d: int) -> Prompt:
+    """Two states with a shock between them, which moves: at the ends of the grid they differ."""
+    states, place = waves(random, n, 2)[..., :1], uniform(random, 0.2, 0.5, n, 1, 1)
+    x = torch.arange(POINTS, dtype=torch.float64) / POINTS
+    frames = torch.arange(d + 1, dtype=torch.float64)[:, None]
+    shock = ((x - place - 0.05 * frames) / 0.02).sigmoid()
+    history = states[:, :1] + (states[:, 1:] - states[:, :1]) * shock
+    return on_circle(history[:, :-1], history[:, 1:])
+
+
 def shuffled(random: torch.Generator, n: int, d: int) -> Prompt:
     """The pairs of slow or fast histories from the last to the first."""
     u, change = waves(random, n, 1), waves(random, n, 1)
@@ -149,6 +159,7 @@ FALSE: tuple[tuple[str, Callable[[torch.Generator, int, int], Prompt]], ...] = (
     ("mean kept", unbalanced),
     ("closes on itself", open_ended),
     ("closes on itself", open_and_slow),
+    ("closes on itself", open_with_shocks),
     ("consecutive frames", shuffled),
     ("variation not growing", growing),
     ("range kept", growing),

@@ -149,6 +149,9 @@ def test_what_closes_on_itself():
     assert verdict(prompt_of(ramp, ramp**2), "closes on itself") == "no"
     kink = (X - 0.5).abs() ** 2 * torch.tensor([1.0, 2.0, 3.0])[:, None] + 0 * X  # equal ends, slopes differ
     assert verdict(prompt_of(kink, 2 * kink), "closes on itself") == "no"
+    # Two states and a shock between them, as on a square wave, but a step at the seam every time.
+    states = torch.stack([(edge > X).double() for edge in (0.3, 0.5, 0.7, 0.8)])
+    assert verdict(prompt_of(states[:-1], states[1:]), "closes on itself") == "no"
     # A shock counts wherever it stands: one example has it at the seam.
     shock = torch.stack([(X < 0.5).double().roll(i) for i in (0, 3, 8, 5)])
     assert verdict(prompt_of(shock, shock.roll(1, dims=-1)), "closes on itself") == "yes"
