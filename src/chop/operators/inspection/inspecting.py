@@ -23,9 +23,9 @@ def inspect(prompt: Prompt) -> Facts:
     """
     if not isinstance(prompt, Prompt):
         raise PromptError(f"inspect reads a Prompt, not {type(prompt).__name__}")
-    data = Observed.of(prompt)
     asked = (*STRUCTURE, *mean_laws(prompt.outputs.channels), *KEPT, *CHANGE, *QUERY, *SCALE)
     with torch.no_grad():
+        data = Observed.of(prompt)
         return Facts(tuple(_fact(one, data) for one in asked))
 
 
