@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from chop.core.trace import Trace
     from chop.evolution.search import evolve
     from chop.icon.weights import load
+    from chop.operators.inspection.inspecting import inspect
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "from_numpy",
     "from_torch",
     "icon",
+    "inspect",
     "load",
     "metrics",
     "operators",
@@ -80,6 +82,7 @@ __getattr__, __dir__ = attach(
         "chop.core.trace": ("Trace",),
         "chop.evolution.search": ("evolve",),
         "chop.icon.weights": ("load",),
+        "chop.operators.inspection.inspecting": ("inspect",),
     },
     {
         "evolution": "chop.evolution",

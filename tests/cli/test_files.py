@@ -210,3 +210,32 @@ def test_numbers_for_people(capfd):
     assert [duration(s) for s in (0.42, 59.9, 200, 7500)] == ["0.4 s", "59.9 s", "3 min 20 s", "2 h 5 min"]
     print_json({"a": float("nan"), "b": [float("inf"), 1.5]})
     assert json.loads(capfd.readouterr().out) == {"a": None, "b": [None, 1.5]}
+
+
+def test_inspect_sums_up_a_file_and_tells_of_one_question(ask, tmp_path):
+    said = ask("inspect", "q.npz").splitlines()
+    assert said[0] == "q.npz: 3 questions"
+    assert any(line.startswith("regular grid           100%: points are equally spaced; ") for line in said)
+    assert any(line.startswith("mean kept              0%: ") for line in said)
+    one = ask("inspect", "q.npz", "--index", "1")
+    assert one.startswith("q.npz: question 1\nconsecutive frames     no (0 of 3 examples); largest gap")
+
+
+def test_inspect_for_scripts_is_what_python_says(ask, questions):
+    told = json.loads(ask("inspect", "q.npz", "--json"))
+    with QuestionFile(questions) as file:
+        wanted = chop.inspect(file.read().prompt)
+    assert (told["file"], told["questions"], told["index"]) == ("q.npz", 3, None)
+    assert [fact["name"] for fact in told["facts"]] == [fact.name for fact in wanted]
+    kept = next(fact for fact in told["facts"] if fact["name"] == "mean kept")
+    assert kept["claim"] == [False, False, False]
+    assert kept["value"] == wanted["mean kept"].value.tolist()
+    single = json.loads(ask("inspect", "q.npz", "-i", "2", "--json"))
+    assert (single["questions"], single["index"]) == (1, 2)
+    assert next(f for f in single["facts"] if f["name"] == "mean kept")["value"] == kept["value"][2]
+
+
+def test_inspect_reads_a_file_in_pieces(ask, questions, monkeypatch):
+    whole = ask("inspect", "q.npz", "--json")
+    monkeypatch.setattr("chop.files.questions.BATCH_QUESTIONS", 2)
+    assert ask("inspect", "q.npz", "--json") == whole

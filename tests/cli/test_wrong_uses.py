@@ -55,6 +55,10 @@ def folder(tmp_path, monkeypatch):
 WRONG = {
     "a missing file": (("predict", "nowhere.h5", *ASK), "there is no file nowhere.h5"),
     "a folder as the file": (("predict", ".", *ASK), "is a folder"),
+    "a missing file to inspect": (("inspect", "nowhere.h5"), "there is no file nowhere.h5"),
+    "arrays that are no questions to inspect": (("inspect", "names.npz"), "input_values"),
+    "infinity to inspect": (("inspect", "infinite.npz"), "query_values of question 1 holds infinity"),
+    "a question to inspect that is none": (("inspect", "good.h5", "-i", "3"), "so --index 3 is none"),
     "a table of text": (("predict", "table.csv", *ASK), "neither HDF5, NetCDF-4 nor npz"),
     "a truncated HDF5 file": (("predict", "cut.h5", *ASK), "cut.h5 cannot be opened: it is cut off"),
     "a truncated npz file": (("predict", "cut.npz", *ASK), "cut.npz is cut off or damaged"),

@@ -214,15 +214,12 @@ def _traced(
     questions: Path, index: int, model: str, program: Program, validate: bool
 ) -> tuple[Trace, float | None]:
     """The run on one question, and its error where the truth is known."""
-    from chop.core.errors import FileError
     from chop.files.models_and_programs import choose_model
     from chop.files.parts import score
     from chop.files.questions import QuestionFile
 
     with QuestionFile(questions) as file:
-        if index >= len(file):
-            raise FileError(f"{questions} has questions 0 to {len(file) - 1}, so --index {index} is none")
-        part = file.read(index, index + 1)
+        part = file.question(index)
     result = program.run(choose_model(model), part.prompt, validate=validate)
     error = score(result, part)
     return result.trace, None if error is None else float(error)

@@ -16,6 +16,7 @@ from chop.cli.data import data_app
 from chop.cli.demo import demo_app
 from chop.cli.evolve import evolve
 from chop.cli.exit_codes import Commands, run_command
+from chop.cli.inspecting import inspect as inspect_questions
 from chop.cli.predict import explain, info, predict
 from chop.cli.terminal import examples, print_json
 from chop.cli.train import train_app
@@ -54,6 +55,11 @@ _COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
         "chop explain --program mfc --out program.svg",
         "chop explain questions.h5 --index 3 --model conservation --program conservation",
         "chop explain questions.h5 -i 3 -m conservation -p conservation --out trace.html",
+    ),
+    inspect_questions: (
+        "chop inspect questions.h5",
+        "chop inspect questions.npz --index 3",
+        "chop inspect questions.nc --json",
     ),
     convert: (
         "chop convert conservation.ckpt conservation-icon.safetensors --origin icon-chop",

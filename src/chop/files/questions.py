@@ -199,6 +199,12 @@ class QuestionFile:
                 raise FileError(f"{self.path}: {name} is {shape}, but the answers are {self.answer_shape}")
         return Questions(first, prompt, target, mask)
 
+    def question(self, index: int) -> Questions:
+        """One question, by its number from 0."""
+        if not 0 <= index < len(self):
+            raise FileError(f"{self.path} has questions 0 to {len(self) - 1}, so --index {index} is none")
+        return self.read(index, index + 1)
+
     def _function(self, function: Function, first: int, last: int) -> tuple[Tensor, Tensor | None]:
         """Values and mask of some questions, also where all share them."""
         array, mask = self._plan.arrays[function.values], self._plan.arrays.get(function.mask)

@@ -13,7 +13,7 @@ from chop.core.parameters import number
 from chop.core.program import Notes, Projection
 from chop.core.prompt import Prompt, without_repeats
 from chop.operators.domain import time_axis
-from chop.operators.statistics import machine_epsilon
+from chop.operators.statistics import machine_epsilon, mean_at_equal_times
 
 
 @final
@@ -68,7 +68,7 @@ class UnitMass(Projection):
         def mean(field: Tensor) -> Tensor:
             if axis is None:
                 return field.mean(dim=-2, keepdim=True)
-            return _mean_at_equal_times(field, without_repeats(prompt.at)[..., axis])
+            return mean_at_equal_times(field, without_repeats(prompt.at)[..., axis])
 
         mass = mean(values)
         heavy = mass > machine_epsilon(values) * mean(values.abs())
@@ -127,8 +127,8 @@ class BoundVariation(Projection):
                 f"answer has {values.shape[-1]}"
             )
         around = axes[0].period is not None
-        allowed = _variation(prompt.query.values, prompt.query.coords, around)
-        found = _variation(values, prompt.at, around)
+        allowed = variation(prompt.query.values, prompt.query.coords, around)
+        found = variation(values, prompt.at, around)
         kept = torch.where(found > allowed, allowed / found, 1)
         mean = values.mean(dim=-2, keepdim=True)
         shrunk = torch.where(kept < 1, mean + kept * (values - mean), values)
@@ -150,20 +150,9 @@ class Finite(Projection):
         return torch.where(bad, self.fill, values), {"replaced": bad.sum(dim=(-1, -2))}
 
 
-def _variation(values: Tensor, coords: Tensor, around: bool) -> Tensor:
+def variation(values: Tensor, coords: Tensor, around: bool) -> Tensor:
     """Total variation ``(..., 1, c)`` along the one coordinate, whatever the order of the points."""
     order = without_repeats(coords)[..., 0].argsort(dim=-1)
     ordered = values.gather(-2, order.unsqueeze(-1).expand(values.shape))
     closed = torch.cat([ordered, ordered[..., :1, :]], dim=-2) if around else ordered
     return closed.diff(dim=-2).abs().sum(dim=-2, keepdim=True)
-
-
-def _mean_at_equal_times(values: Tensor, times: Tensor) -> Tensor:
-    """For each point the mean over all points of its time: ``(..., m, c)``; times may be shared."""
-    _, frame = torch.unique(times, return_inverse=True)
-    frame = frame.expand(values.shape[:-1]).unsqueeze(-1).expand_as(values)
-    size = int(frame.max()) + 1
-    zeros = torch.zeros(*values.shape[:-2], size, values.shape[-1], dtype=values.dtype, device=values.device)
-    total = zeros.scatter_add(-2, frame, values)
-    count = zeros.scatter_add(-2, frame, torch.ones_like(values))
-    return (total / count.clamp(min=1)).gather(-2, frame)

@@ -172,3 +172,20 @@ def feature_distance(prompt: Prompt) -> Tensor:
 def _largest(values: Tensor) -> Tensor:
     """The largest absolute value of each channel over the points: ``(..., n, c) -> (..., c)``."""
     return torch.maximum(values.amax(dim=-2), -values.amin(dim=-2))
+
+
+def mean_at_equal_times(values: Tensor, times: Tensor, weight: Tensor | None = None) -> Tensor:
+    """For each point the mean over all points of its time: ``(..., m, c)``; times may be shared.
+
+    With ``weight`` (same shape, 0 or 1) over the points that have it; 0 at times where none has.
+    """
+    order = times.argsort(dim=-1, stable=True)
+    later = (times.gather(-1, order).diff(dim=-1) != 0).cumsum(dim=-1)
+    number = torch.zeros_like(order).scatter(-1, order[..., 1:], later)
+    frame = number.expand(values.shape[:-1]).unsqueeze(-1).expand_as(values)
+    size = int(number.max()) + 1
+    zeros = torch.zeros(*values.shape[:-2], size, values.shape[-1], dtype=values.dtype, device=values.device)
+    counted = torch.ones_like(values) if weight is None else weight.to(values.dtype)
+    total = zeros.scatter_add(-2, frame, values if weight is None else values * counted)
+    count = zeros.scatter_add(-2, frame, counted)
+    return (total / count.clamp(min=1)).gather(-2, frame)
