@@ -13,6 +13,7 @@ from chop.operators.affine import Flip, Minmax, Normalize, Rescale
 from chop.operators.bare import around_one, bare
 from chop.operators.examples import Increment, NearestExamples
 from chop.operators.frames import MovingFrame, Reflect
+from chop.operators.laws import Law
 from chop.operators.leaves import (
     CopyQuery,
     FirstFrame,
@@ -43,6 +44,7 @@ BUILT_IN: tuple[type[Operator], ...] = (
     CopyQuery,
     QueryMean,
     Ridge,
+    Law,
     # transforms
     MovingFrame,
     Rescale,
@@ -75,6 +77,7 @@ nearest_output = bare(NearestOutput)
 copy_query = bare(CopyQuery)
 query_mean = bare(QueryMean)
 ridge = bare(Ridge)
+law = bare(Law)
 moving_frame = bare(MovingFrame)
 rescale = bare(Rescale)
 normalize = bare(Normalize)
@@ -129,6 +132,7 @@ __all__ = [
     "Icon",
     "Increment",
     "LastFrame",
+    "Law",
     "MeanOutput",
     "Minmax",
     "MovingFrame",
@@ -156,6 +160,7 @@ __all__ = [
     "icon",
     "increment",
     "last_frame",
+    "law",
     "mean_output",
     "minmax",
     "moving_frame",
