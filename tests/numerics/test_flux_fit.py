@@ -90,7 +90,7 @@ def test_advection_is_a_shift():
     frames = waves(6)
     fit = fit_flux(frames, np.roll(frames, 3, axis=1))
     np.testing.assert_allclose(fit.speeds, 3 / 50, atol=2e-3)
-    assert fit.dissipation >= fit.speeds.max()
+    assert fit.dissipation >= (1 - 1e-12) * fit.speeds.max()
     query = waves(1, seed=9)
     np.testing.assert_allclose(fit.advance(query), np.roll(query, 3, axis=1), atol=0.02)
 

@@ -74,19 +74,6 @@ def _roughness() -> Array:
 _AT_KNOTS, _AT_LEVELS, _ROUGHNESS = _knot_integrals(), spline_basis(LEVELS), _roughness()
 
 
-def splitting_speed(theta: Array) -> tuple[float, Array]:
-    """The speed that ``theta`` ends with, but never below the fastest |f'|, and its logarithm's derivatives.
-
-    Below that the scheme would sharpen what it should smear, and a long forecast blow up.
-    """
-    wanted, speeds = math.exp(theta[-1]), _AT_LEVELS @ theta[:-1]
-    fastest = int(np.argmax(np.abs(speeds)))
-    least = abs(float(speeds[fastest]))
-    if wanted >= least:
-        return wanted, np.append(np.zeros(COEFFICIENTS), 1.0)
-    return least, np.append(_AT_LEVELS[fastest] / speeds[fastest], 0.0)
-
-
 def frame_step(frames: Array, theta: Array, *, tangents: bool, cfl: float = CFL) -> tuple[Array, Array]:
     """The frames ``(rows, n)`` one step later, and ``(rows, COEFFICIENTS + 1, n)`` derivatives by ``theta``.
 
@@ -95,18 +82,19 @@ def frame_step(frames: Array, theta: Array, *, tangents: bool, cfl: float = CFL)
     from chop.numerics import kernels  # numba is only loaded when something is solved
 
     rows, n = frames.shape
-    speed, by_theta = splitting_speed(theta)
-    count = max(1, math.ceil(speed * n / cfl * (1 - 1e-9)))
+    speed = math.exp(theta[-1])
+    count = max(1, math.ceil(max(speed, _fastest(theta)) * n / cfl * (1 - 1e-9)))
     after, slopes = np.empty_like(frames), np.empty((rows, len(theta) if tangents else 0, n))
     kernels.step_spline_law(
         frames, -MARGIN, _WIDTH, theta[:-1], _AT_KNOTS, speed, SMOOTHNESS_FLOOR, count, tangents,
         after, slopes,
     )  # fmt: skip
-    if tangents:
-        by_speed = slopes[:, -1:].copy()
-        slopes[:, -1] = 0.0
-        slopes += by_theta[:, None] * by_speed
     return after, slopes
+
+
+def _fastest(theta: Array) -> float:
+    """The largest |f'| at the levels."""
+    return float(np.abs(_AT_LEVELS @ theta[:-1]).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +113,7 @@ class FluxFit:
     @property
     def dissipation(self) -> float:
         """The splitting speed, in circles a frame."""
-        return splitting_speed(self.theta)[0]
+        return math.exp(self.theta[-1])
 
     @property
     def levels(self) -> Array:
@@ -235,16 +223,13 @@ def _least_squares(
     before: Array, after: Array, theta: Array, penalty: float, cfl: float, integrated: bool = False
 ) -> _Linearised:
     """Levenberg and Marquardt's descent from ``theta``, a fixed number of rounds at most."""
-    lowest = np.append(np.full(COEFFICIENTS, -FASTEST), math.log(LEAST_DISSIPATION))
-    highest = np.append(np.full(COEFFICIENTS, FASTEST), math.log(FASTEST))
     now = _linearised(before, after, theta, cfl, integrated)
     damping = 1e-3
     for _ in range(_ROUNDS):
         curvature, old = now.curvature(penalty), now.objective(penalty)
         for _ in range(_TRIALS):
             move = np.linalg.solve(curvature + damping * np.diag(curvature.diagonal()), now.downhill(penalty))
-            move = np.clip(np.nan_to_num(move), -_FARTHEST, _FARTHEST)
-            theta = np.clip(now.theta + move, lowest, highest)
+            theta = _allowed(now.theta + np.clip(np.nan_to_num(move), -_FARTHEST, _FARTHEST))
             tried = _linearised(before, after, theta, cfl, integrated)
             if tried.objective(penalty) < old:
                 break
@@ -256,6 +241,18 @@ def _least_squares(
         if now.objective(penalty) > (1 - _ENOUGH) * old:
             return now
     return now
+
+
+def _allowed(theta: Array) -> Array:
+    """The nearest parameters within bounds.
+
+    With a splitting speed below the fastest |f'| the scheme would sharpen what it should smear, and a long
+    forecast might blow up.
+    """
+    found = np.clip(theta, -FASTEST, FASTEST)
+    least = max(_fastest(found), LEAST_DISSIPATION)
+    found[-1] = min(max(theta[-1], math.log(least)), math.log(FASTEST))
+    return found
 
 
 def _chosen_penalty(fit: _Linearised) -> float:
