@@ -48,8 +48,7 @@ def test_what_the_trace_tells(case):
     true = 0.1 * torch.cos(2 * told["levels"])  # f' of a frame, which is 0.1 of the unit of time
     middle = slice(5, 20)
     torch.testing.assert_close(told["speeds"][:, middle], true[:, middle], rtol=0, atol=0.01)
-    assert (told["fastest"] <= told["dissipation"] * 1.1).all()
-    assert (told["slowest"] < told["fastest"]).all()
+    assert (told["speeds"].abs().amax(dim=-1) <= told["dissipation"] * (1 + 1e-6)).all()
     assert (told["residual"] < 0.005).all()
     assert (told["penalty"] > 0).all()
 

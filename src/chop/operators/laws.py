@@ -55,8 +55,6 @@ class Law(Leaf):
             "residual": told(law.residual for law in laws),
             "dissipation": told(law.dissipation for law in laws),
             "penalty": told(law.penalty for law in laws),
-            "slowest": told(law.speeds.min() for law in laws),
-            "fastest": told(law.speeds.max() for law in laws),
             "levels": told(law.levels for law in laws),
             "speeds": told(law.speeds for law in laws),
             "uncertainty": told(law.uncertainty for law in laws),
