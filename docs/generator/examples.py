@@ -52,6 +52,7 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         "copy_query": Example("copy_query"),
         "query_mean": Example("query_mean"),
         "ridge": Example("ridge", "densities"),
+        "law": Example("law"),
         "moving_frame": Example("moving_frame | icon"),
         "rescale": Example('rescale(center="mean") | icon'),
         "normalize": Example("normalize | icon"),

@@ -20,6 +20,7 @@ from chop.operators import (
     Increment,
     Krige,
     LastFrame,
+    Law,
     MeanOutput,
     Minmax,
     MovingFrame,
@@ -53,6 +54,18 @@ class TestLeaves(OperatorConformance):
         Ridge(strength=1.0),
         Ridge(strength=1e-6),
     )
+
+
+class TestLaw(OperatorConformance):
+    operators = (Law(),)
+
+    def prompts(self, dtype=torch.float64):
+        """Circles whose pairs obey no law, in order and out of it, and flat ones."""
+        return [
+            make_prompt(1, batch=(2,), dtype=dtype),
+            make_prompt(2, consecutive=True, examples=2, dtype=dtype),
+            make_prompt(3, batch=(2, 1), style="constant", dtype=dtype),
+        ]
 
 
 class TestAffineTransforms(OperatorConformance):

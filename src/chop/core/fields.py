@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
@@ -311,6 +311,11 @@ def unchecked(cls: type[_T], **fields: Any) -> _T:
     for name, value in fields.items():
         object.__setattr__(made, name, value)
     return made
+
+
+def versions(tensors: Iterable[Tensor]) -> tuple[tuple[int, int], ...]:
+    """Changes when one of the tensors is written to; those made in inference mode do not count that."""
+    return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
 
 
 def shape_text(tensor: Tensor) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from chop.core.catalog import TEXTS
 from chop.core.errors import EvolutionError
+from chop.core.text import registry
 from chop.core.user_code import load_file
 from chop.evolution.task import Limits, Task
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 QUESTIONS = 100
 VALIDATION_SEED = 1
 """The validation set is another seed of the evolution split: disjoint from it and from the test split."""
+WITHOUT_A_NETWORK = ("law",)
+"""Not searched with: it answers conservation laws outright; these tasks ask what helps around a network."""
 AIR_QUESTIONS = 200
 AIR_LEAD = 24
 
@@ -33,7 +36,10 @@ def _bundled(name: str, sample: Callable[..., Case], limits: Limits, known: Mapp
 
     cases = sample(QUESTIONS, split="evolution")
     validation = sample(QUESTIONS, split="evolution", seed=VALIDATION_SEED)
-    return Task(name, weights.load(name), cases, validation, limits=limits, known=known)
+    around_a_network = tuple(operator for operator in registry() if operator not in WITHOUT_A_NETWORK)
+    return Task(
+        name, weights.load(name), cases, validation, limits=limits, known=known, operators=around_a_network
+    )
 
 
 def conservation_task() -> Task:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from chop.core.fields import versions
 from chop.core.prompt import Field, Graph, Prompt, without_repeats
 
 REMEMBERED = 4
@@ -158,11 +159,6 @@ class InContextNetwork(nn.Module, ABC):
         else:
             flat = tensor.to(device, dtype).reshape(-1, *tensor.shape[lead:])
         return flat.unsqueeze(1) if flat.ndim == 3 else flat.flatten(1, -3)
-
-
-def versions(tensors: Iterable[Tensor]) -> tuple[tuple[int, int], ...]:
-    """Changes when one of the tensors is written to; those made in inference mode do not count that."""
-    return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
 
 
 _Entry = tuple["weakref.ref[Field]", "weakref.ref[Field]", Graph | None, tuple[object, ...], Any]

@@ -14,6 +14,7 @@ from chop.operators.bare import around_one, bare
 from chop.operators.examples import Increment, NearestExamples
 from chop.operators.frames import MovingFrame, Reflect
 from chop.operators.kriging import Krige
+from chop.operators.laws import Law
 from chop.operators.leaves import (
     CopyQuery,
     FirstFrame,
@@ -44,6 +45,7 @@ BUILT_IN: tuple[type[Operator], ...] = (
     CopyQuery,
     QueryMean,
     Ridge,
+    Law,
     # transforms
     MovingFrame,
     Rescale,
@@ -77,6 +79,7 @@ nearest_output = bare(NearestOutput)
 copy_query = bare(CopyQuery)
 query_mean = bare(QueryMean)
 ridge = bare(Ridge)
+law = bare(Law)
 moving_frame = bare(MovingFrame)
 rescale = bare(Rescale)
 normalize = bare(Normalize)
@@ -133,6 +136,7 @@ __all__ = [
     "Increment",
     "Krige",
     "LastFrame",
+    "Law",
     "MeanOutput",
     "Minmax",
     "MovingFrame",
@@ -161,6 +165,7 @@ __all__ = [
     "increment",
     "krige",
     "last_frame",
+    "law",
     "mean_output",
     "minmax",
     "moving_frame",

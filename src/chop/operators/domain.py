@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chop.core.errors import ProgramError
 from chop.core.fields import covers_period
+from chop.core.grids import same_grid
 from chop.core.prompt import Prompt, without_repeats
 
 
@@ -30,6 +31,30 @@ def periodic_axis(prompt: Prompt, who: str) -> tuple[int, float]:
     raise ProgramError(
         f"{who} needs exactly one periodic axis; this prompt's axes are {', '.join(map(str, axes))}"
     )
+
+
+def need_cyclic_grid(prompt: Prompt, who: str) -> None:
+    """One regular grid around one periodic axis, for every field."""
+    axes = prompt.axes or ()
+    if len(axes) != 1 or (axes[0].stated and axes[0].period is None):
+        raise ProgramError(f"{who} goes around a circle and needs functions of one periodic coordinate")
+    _, period = periodic_axis(prompt, who)
+    if prompt.inputs.channels != prompt.outputs.channels:
+        raise ProgramError(
+            f"{who} compares inputs with outputs, but they have {prompt.inputs.channels} and "
+            f"{prompt.outputs.channels} channels"
+        )
+    if prompt.query.points < 4:
+        raise ProgramError(f"{who} needs at least 4 grid points, not {prompt.query.points}")
+    if not same_grid(prompt.query.coords, prompt.at, prompt.inputs.coords, prompt.outputs.coords):
+        raise ProgramError(
+            f"{who} goes around a circle and needs inputs, outputs, query and answer on one grid"
+        )
+    grid = without_repeats(prompt.query.coords)[..., 0]
+    if not covers_period(grid, period):
+        raise ProgramError(
+            f"{who} goes around a circle and needs a regular grid of spacing {period / grid.shape[-1]:g}"
+        )
 
 
 def _ask_for_period(prompt: Prompt, who: str) -> str:

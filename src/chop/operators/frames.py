@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from chop.core.errors import ProgramError
-from chop.core.fields import covers_period
-from chop.core.grids import same_grid
 from chop.core.parameters import choice
 from chop.core.program import Frame, Transform
 from chop.core.prompt import Field, Prompt, without_repeats
 from chop.core.units import binary_unit, in_units
-from chop.operators.domain import periodic_axis
+from chop.operators.domain import need_cyclic_grid, periodic_axis
 from chop.operators.statistics import first_smallest, one_example
 
 
@@ -38,7 +36,7 @@ class MovingFrame(Transform):
     shift: str = choice("grid", ("grid", "spectral"), "whole grid points, or fractions by Fourier phases")
 
     def fit(self, prompt: Prompt) -> Frame:
-        _need_cyclic_grid(prompt, self.name)
+        need_cyclic_grid(prompt, self.name)
         assert prompt.times is not None
         spectral = self.shift == "spectral"
         move = _spectral_shift if spectral else _grid_shift
@@ -106,28 +104,6 @@ class Reflect(Transform):
             ),
             back=lambda values: _reorder(values, order.argsort(dim=-1)),
             back_held_out=lambda values: _reorder(values, held_order.argsort(dim=-1)),
-        )
-
-
-def _need_cyclic_grid(prompt: Prompt, who: str) -> None:
-    """One regular grid around one periodic axis, for every field."""
-    axes = prompt.axes or ()
-    if len(axes) != 1 or (axes[0].stated and axes[0].period is None):
-        raise ProgramError(f"{who} shifts cyclically and needs functions of one periodic coordinate")
-    _, period = periodic_axis(prompt, who)
-    if prompt.inputs.channels != prompt.outputs.channels:
-        raise ProgramError(
-            f"{who} compares inputs with outputs, but they have {prompt.inputs.channels} and "
-            f"{prompt.outputs.channels} channels"
-        )
-    if prompt.query.points < 4:
-        raise ProgramError(f"{who} needs at least 4 grid points, not {prompt.query.points}")
-    if not same_grid(prompt.query.coords, prompt.at, prompt.inputs.coords, prompt.outputs.coords):
-        raise ProgramError(f"{who} shifts cyclically and needs inputs, outputs, query and answer on one grid")
-    grid = without_repeats(prompt.query.coords)[..., 0]
-    if not covers_period(grid, period):
-        raise ProgramError(
-            f"{who} shifts cyclically and needs a regular grid of spacing {period / grid.shape[-1]:g}"
         )
 
 

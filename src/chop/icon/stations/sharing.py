@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from chop.core.fields import versions
 from chop.core.prompt import Field, Prompt
-from chop.icon.sharing import Question, joint_counts, versions
+from chop.icon.sharing import Question, joint_counts
 from chop.icon.stations.prompts import first_places
 from chop.runs.fingerprint import feed_tensor, quick_digest
 

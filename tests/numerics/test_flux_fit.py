@@ -1,0 +1,147 @@
+"""A flux from pairs of frames: the solver's tangents, and laws that are known."""
+
+import math
+
+import numpy as np
+import pytest
+
+from chop.numerics import flux_fit
+from chop.numerics.flux_fit import COEFFICIENTS, FluxFit, cyclic_shift, fit_flux, frame_step, spline_basis
+from chop.problems.conservation.solver import solve
+
+POINTS = np.arange(50) / 50
+
+
+def waves(rows, seed=0):
+    """Smooth frames whose values span [0, 1] or nearly."""
+    random = np.random.default_rng(seed)
+    made = [np.sin(2 * np.pi * (POINTS + random.random())) for _ in range(rows)]
+    made = [wave + 0.3 * np.sin(4 * np.pi * (POINTS + random.random())) for wave in made]
+    return 0.5 + np.array(made) / 2.6
+
+
+def curved(seed=0):
+    """Parameters of a law whose speed rises and falls."""
+    random = np.random.default_rng(seed)
+    speeds = 0.08 * np.sin(np.linspace(0, 4, COEFFICIENTS)) + 0.005 * random.standard_normal(COEFFICIENTS)
+    return np.append(speeds, math.log(0.115))
+
+
+def known(theta, lowest=0.0, spread=1.0):
+    return FluxFit(lowest, spread, theta, 1.0, 0.0, np.zeros((COEFFICIENTS, COEFFICIENTS)))
+
+
+def test_splines_are_a_partition_and_give_back_straight_lines():
+    values = np.linspace(0, 1, 33)
+    basis = spline_basis(values)
+    np.testing.assert_allclose(basis.sum(axis=1), 1, atol=1e-15)
+    ends = -flux_fit.MARGIN, 1 + flux_fit.MARGIN
+    width = (ends[1] - ends[0]) / (COEFFICIENTS - 3)
+    np.testing.assert_allclose(basis @ (ends[0] + width * (np.arange(COEFFICIENTS) - 1)), values, atol=1e-15)
+
+
+def test_beyond_the_range_splines_stay_as_they_end():
+    far, end = spline_basis(np.array([-7.0, 7.0])), spline_basis(np.array([-0.1, 1.1]))
+    np.testing.assert_array_equal(far, end)
+
+
+@pytest.mark.parametrize(("beyond", "speed"), [(0.0, 0.115), (0.4, 0.115), (0.0, 0.03)])
+def test_tangents_are_finite_differences(beyond, speed):
+    """Also where values leave the range of the spline, and where f' is faster than the splitting."""
+    frames, theta = waves(2) + beyond, np.append(curved()[:-1], math.log(speed))
+    _, slopes = frame_step(frames, theta, tangents=True)
+    for k in range(COEFFICIENTS + 1):
+        nudge = 1e-6 * np.eye(COEFFICIENTS + 1)[k]
+        ahead, behind = (frame_step(frames, theta + sign * nudge, tangents=False)[0] for sign in (1, -1))
+        np.testing.assert_allclose(slopes[:, k], (ahead - behind) / 2e-6, atol=1e-7)
+    assert np.abs(slopes).max() > 0.3
+
+
+def test_one_step_is_that_of_the_benchmarks_solver(monkeypatch):
+    """A straight speed is Burgers' law; WENO's floor is in units of the speed here, of the flux there."""
+    monkeypatch.setattr(flux_fit, "SMOOTHNESS_FLOOR", 1e-6 / 1.1**2)
+    ends = -flux_fit.MARGIN, 1 + flux_fit.MARGIN
+    width = (ends[1] - ends[0]) / (COEFFICIENTS - 3)
+    speeds = 0.1 * (ends[0] + width * (np.arange(COEFFICIENTS) - 1))
+    frames = waves(3)
+    got, _ = frame_step(frames, np.append(speeds, math.log(0.11)), tangents=False)
+    want = solve("u**2/2", frames, [0.1], speed=1.1).values[:, 0]
+    np.testing.assert_allclose(got, want, atol=1e-12)
+    assert np.abs(want - frames).max() > 0.1
+
+
+def test_a_known_law_is_found_again():
+    """Its own frames, in other units: speeds, dissipation and the next frame."""
+    theta, first = curved(), waves(1)
+    frames = [(first - first.min()) / (first.max() - first.min())]  # so that both have the same knots
+    for _ in range(5):
+        frames.append(frame_step(frames[-1], theta, tangents=False)[0])
+    units = 3.0 * np.concatenate(frames) - 7.0
+    fit = fit_flux(units[:-2], units[1:-1])
+    assert fit.residual < 2e-5
+    np.testing.assert_allclose(fit.levels, np.linspace(-7, -4, 25))
+    np.testing.assert_allclose(fit.speeds, known(theta).speeds, atol=3e-4)
+    assert fit.dissipation == pytest.approx(0.115, rel=1e-3)
+    np.testing.assert_allclose(fit.advance(units[-2:-1]), units[-1:], atol=5e-5)
+
+
+def test_advection_is_a_shift():
+    """Three points a step, so that the exact answer lies on the grid; no law is named."""
+    frames = waves(6)
+    fit = fit_flux(frames, np.roll(frames, 3, axis=1))
+    np.testing.assert_allclose(fit.speeds, 3 / 50, atol=2e-3)
+    assert fit.dissipation >= (1 - 1e-12) * fit.speeds.max()
+    query = waves(1, seed=9)
+    np.testing.assert_allclose(fit.advance(query), np.roll(query, 3, axis=1), atol=0.02)
+
+
+def test_long_forecasts_stay_within_the_values_they_began_with():
+    frames = waves(6)
+    fit = fit_flux(frames, np.roll(frames, 3, axis=1))
+    now = waves(1, seed=9)
+    low, high = now.min(), now.max()
+    for _ in range(300):
+        now = fit.advance(now)
+    assert low - 1e-3 <= now.min() <= now.max() <= high + 1e-3
+
+
+def test_uncertainty_covers_noise():
+    """With noise on the outputs f' is off by about what it says, and less smoothness is bought."""
+    theta, frames = curved(), waves(6)
+    after, _ = frame_step(frames, theta, tangents=False)
+    noisy = fit_flux(frames, after + 0.01 * np.random.default_rng(1).standard_normal(after.shape))
+    clean = fit_flux(frames, after)
+    assert noisy.residual == pytest.approx(0.01, rel=0.2)
+    assert noisy.penalty > clean.penalty
+    off = np.abs(noisy.speeds - spline_basis(noisy.levels) @ theta[:-1])[3:-3]
+    assert (off < 4 * noisy.uncertainty[3:-3] + 2e-3).all()
+    assert noisy.uncertainty.mean() > 3 * clean.uncertainty.mean()
+
+
+def test_the_mean_stays():
+    after = known(curved()).advance(waves(4))
+    np.testing.assert_allclose(after.mean(axis=1), waves(4).mean(axis=1), rtol=0, atol=1e-14)
+
+
+def test_pairs_without_differences_show_no_motion():
+    flat = np.full((3, 8), 2.5)
+    query = np.arange(8.0)[None]
+    np.testing.assert_array_equal(fit_flux(flat, flat).advance(query), query)
+
+
+def test_what_is_not_finite_stays_so():
+    frames = waves(3)
+    broken = frames.copy()
+    broken[1, 4] = np.nan
+    assert np.isnan(fit_flux(broken, frames).advance(frames)).all()
+    query = frames[:1].copy()
+    query[0, 4] = np.nan
+    assert np.isnan(known(curved()).advance(query)).any()
+    huge = np.where(np.eye(3, 50) > 0, np.inf, frames)
+    assert np.isnan(fit_flux(frames, huge).advance(frames)).all()
+
+
+@pytest.mark.parametrize("shift", [-12, -3, 0, 7, 12])
+def test_cyclic_shift(shift):
+    (wave,) = waves(1)
+    assert cyclic_shift(wave, np.roll(wave, shift)) == shift / 50

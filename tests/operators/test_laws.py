@@ -1,0 +1,183 @@
+"""The law of one prompt: what it answers, remembers and refuses."""
+
+import gc
+
+import pytest
+import torch
+from operator_tools import fill, notes
+
+import chop
+from chop import Axis, Field, ProgramError, Prompt
+from chop.core.text import parse
+from chop.operators import law, laws
+from chop.testing import make_prompt, toy_model
+
+
+@pytest.fixture
+def case():
+    return chop.problems.conservation.sample("sin(2*u)/2", n=3, seed=4, split="evolution", points=60, steps=3)
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """How often a law was fitted."""
+    done = []
+
+    def counted(before, after, fit=laws.fit_flux):
+        done.append(len(before))
+        return fit(before, after)
+
+    monkeypatch.setattr(laws, "fit_flux", counted)
+    return done
+
+
+def answer(prompt):
+    return law.run(toy_model, prompt).values
+
+
+def test_a_flux_nobody_was_told(case):
+    errors = chop.metrics.rel_l2(answer(case.prompt), case.target)
+    unmoved = chop.metrics.rel_l2(case.prompt.query.values, case.target)
+    assert float(errors.max()) < 0.005
+    assert float(unmoved.min()) > 0.05
+
+
+def test_what_the_trace_tells(case):
+    told = notes("law", case.prompt)
+    assert told["speeds"].shape == told["levels"].shape == told["uncertainty"].shape == (3, 25)
+    true = 0.1 * torch.cos(2 * told["levels"])  # f' of a frame, which is 0.1 of the unit of time
+    middle = slice(5, 20)
+    torch.testing.assert_close(told["speeds"][:, middle], true[:, middle], rtol=0, atol=0.01)
+    assert (told["speeds"].abs().amax(dim=-1) <= told["dissipation"] * (1 + 1e-6)).all()
+    assert (told["residual"] < 0.005).all()
+    assert (told["penalty"] > 0).all()
+
+
+def test_the_mean_stays(case):
+    prompt = case.prompt.to(torch.float64)
+    torch.testing.assert_close(answer(prompt).mean(-2), prompt.query.values.mean(-2), rtol=0, atol=1e-13)
+
+
+def test_a_batch_is_its_elements_bit_for_bit(case):
+    whole = answer(case.prompt)
+    for i in range(3):
+        assert torch.equal(answer(case.prompt[i]), whole[i])
+
+
+def test_units_and_level(case):
+    """Another level is another flux, and the same answer there."""
+    prompt, one = case.prompt.to(torch.float64), answer(case.prompt.to(torch.float64))
+    parts = {name: getattr(prompt, name).values for name in ("inputs", "outputs", "query")}
+    scaled = fill(prompt, **{name: 2.0**40 * values for name, values in parts.items()})
+    assert torch.equal(answer(scaled), 2.0**40 * one)
+    raised = fill(prompt, **{name: 3.0 + values for name, values in parts.items()})
+    torch.testing.assert_close(answer(raised) - 3.0, one, rtol=0, atol=1e-4)
+
+
+def test_a_rollout_fits_once(case, fits):
+    chop.rollout(law, toy_model, case.prompt, 3)
+    assert len(fits) == 3  # prompts, not steps
+
+
+def test_a_rollout_follows_the_truth(case):
+    frames = chop.rollout(law, toy_model, case.prompt, 3).values[..., 0]
+    assert float(chop.metrics.rel_l2(frames[:, -1:], case.trajectory[:, -1:]).max()) < 0.01
+
+
+def test_remembered_is_fresh(case, fits):
+    first = answer(case.prompt)
+    again = answer(case.prompt)
+    assert len(fits) == 3
+    assert torch.equal(first, again)
+    assert torch.equal(first, answer(case.prompt[:]))
+    assert len(fits) == 6
+
+
+def test_what_was_written_to_is_not_remembered(case, fits):
+    first = answer(case.prompt)
+    case.prompt.outputs.values.copy_(case.prompt.inputs.values)
+    second = answer(case.prompt)
+    assert len(fits) == 6
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(second, case.prompt.query.values, rtol=0, atol=0.05)  # nothing moves
+
+
+def test_laws_are_forgotten_with_their_examples(case):
+    before = len(laws._known)
+    part = case.prompt[:1]
+    answer(part)
+    assert len(laws._known) == min(before + 1, laws.REMEMBERED_BATCHES)
+    key = id(part.inputs)
+    del part
+    gc.collect()
+    assert key not in laws._known
+
+
+def test_only_a_few_are_remembered(case):
+    parts = [case.prompt[:1] for _ in range(laws.REMEMBERED_BATCHES + 2)]
+    for part in parts:
+        answer(part)
+    assert len(laws._known) == laws.REMEMBERED_BATCHES
+
+
+def test_held_out_is_a_fit_without_the_pair(case):
+    prompt = case.prompt[0]
+    held_out = law.run(toy_model, prompt, validate=True).held_out
+    rest = [0, 1, 3, 4, 0]  # filled up with the first
+    without = prompt.mapped(
+        inputs=Field(prompt.inputs.coords[rest], prompt.inputs.values[rest]),
+        outputs=Field(prompt.outputs.coords[rest], prompt.outputs.values[rest]),
+        query=Field(prompt.inputs.coords[2], prompt.inputs.values[2]),
+        times=prompt.times[[*rest, 2]],
+    )
+    assert torch.equal(held_out[2], answer(without))
+    assert float(chop.metrics.rel_l2(held_out, prompt.outputs.values).max()) < 0.02
+
+
+def test_a_validator_chooses_it(case):
+    chosen = parse("select(law, copy_query)").run(toy_model, case.prompt)
+    torch.testing.assert_close(chosen.values, answer(case.prompt))
+
+
+def test_one_pair_is_enough(case):
+    prompt = case.prompt.choose(torch.full((3, 1), 4))
+    assert float(chop.metrics.rel_l2(answer(prompt), case.target).max()) < 0.05
+
+
+def unobserved():
+    prompt = make_prompt(1)
+    mask = torch.ones_like(prompt.outputs.values, dtype=torch.bool)
+    mask[2, 3] = False
+    outputs = Field(prompt.outputs.coords, prompt.outputs.values, mask)
+    return Prompt(prompt.inputs, outputs, prompt.query, prompt.at, axes=prompt.axes)
+
+
+def uneven():
+    prompt = make_prompt(1)
+    coords = prompt.query.coords**2
+    parts = (Field(coords, part.values) for part in (prompt.inputs, prompt.outputs, prompt.query))
+    return Prompt(*parts, coords, axes=prompt.axes)
+
+
+def without_period():
+    prompt = make_prompt(1)
+    return Prompt(prompt.inputs, prompt.outputs, prompt.query, prompt.at, axes=(Axis("x"),))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "why"),
+    [
+        (lambda: make_prompt(1, channels=(2, 2)), "law is for one quantity, but fields have 2 channels"),
+        (lambda: make_prompt(1, channels=(1, 2)), r"law compares inputs with outputs.* 1 and 2 channels"),
+        (lambda: make_prompt(1, answer_points=6), r"law .* on one grid"),
+        (lambda: make_prompt(1, dimensions=2), r"law .* one periodic coordinate"),
+        (lambda: make_prompt(1, dimensions=3), r"law is for a regular grid.* graph"),
+        (lambda: make_prompt(1, points=3), r"law needs at least 4 grid points, not 3"),
+        (without_period, r"law .* one periodic coordinate"),
+        (uneven, r"law .* regular grid of spacing"),
+        (unobserved, r"law .* every value observed"),
+    ],
+)
+def test_what_it_is_not_for(prompt, why):
+    with pytest.raises(ProgramError, match=why):
+        answer(prompt())
