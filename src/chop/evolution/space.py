@@ -160,7 +160,9 @@ class Space:
         prompt = task.cases.prompt[:2]
         choices: dict[tuple[str, str], tuple[Any, ...]] = {}
         among = begun_with if task.operators is None else task.operators
-        wanted = [op for name, op in registry().items() if among is None or name in among]
+        if among is None:
+            among = registry().keys() - set(task.without)
+        wanted = [op for name, op in registry().items() if name in among]
         usable = [op for op in wanted if _is_usable(op, prompt, choices)]
         programs = [op for op in usable if issubclass(op, Program)]
         return cls(

@@ -63,6 +63,8 @@ class Task:
     start: str = "icon"
     operators: tuple[str, ...] | None = None
     """names of the operators to search with; all that suit the prompts if None"""
+    without: tuple[str, ...] = ()
+    """names of operators that a new search leaves out, where it is not said which to search with"""
 
     def __post_init__(self) -> None:
         if not callable(self.model):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from chop.core.catalog import TEXTS
 from chop.core.errors import EvolutionError
-from chop.core.text import registry
 from chop.core.user_code import load_file
 from chop.evolution.task import Limits, Task
 
@@ -36,9 +35,8 @@ def _bundled(name: str, sample: Callable[..., Case], limits: Limits, known: Mapp
 
     cases = sample(QUESTIONS, split="evolution")
     validation = sample(QUESTIONS, split="evolution", seed=VALIDATION_SEED)
-    around_a_network = tuple(operator for operator in registry() if operator not in WITHOUT_A_NETWORK)
     return Task(
-        name, weights.load(name), cases, validation, limits=limits, known=known, operators=around_a_network
+        name, weights.load(name), cases, validation, limits=limits, known=known, without=WITHOUT_A_NETWORK
     )
 
 

@@ -8,8 +8,8 @@ from chop.core.errors import PromptError
 from chop.core.prompt import Prompt
 from chop.operators.inspection.change import CHANGE
 from chop.operators.inspection.fact import LEAST, Fact, Facts
-from chop.operators.inspection.laws import KEPT, mean_laws
-from chop.operators.inspection.observed import Law, Measurement, Observed
+from chop.operators.inspection.kept import KEPT, mean_claims
+from chop.operators.inspection.observed import Claim, Measurement, Observed
 from chop.operators.inspection.question import QUERY, SCALE
 from chop.operators.inspection.structure import STRUCTURE
 
@@ -23,13 +23,13 @@ def inspect(prompt: Prompt) -> Facts:
     """
     if not isinstance(prompt, Prompt):
         raise PromptError(f"inspect reads a Prompt, not {type(prompt).__name__}")
-    asked = (*STRUCTURE, *mean_laws(prompt.outputs.channels), *KEPT, *CHANGE, *QUERY, *SCALE)
+    asked = (*STRUCTURE, *mean_claims(prompt.outputs.channels), *KEPT, *CHANGE, *QUERY, *SCALE)
     with torch.no_grad():
         data = Observed.of(prompt)
         return Facts(tuple(_fact(one, data) for one in asked))
 
 
-def _fact(asked: Law | Measurement, data: Observed) -> Fact:
+def _fact(asked: Claim | Measurement, data: Observed) -> Fact:
     applies = asked.applies(data)
     value = deviation = torch.full_like(data.unit, torch.nan)
     telling = agreeing = torch.zeros_like(data.unit, dtype=torch.long)

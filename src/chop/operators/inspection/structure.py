@@ -7,8 +7,8 @@ from torch import Tensor
 
 from chop.operators.inspection.observed import (
     TOLERANCE,
+    Claim,
     Evidence,
-    Law,
     Measurement,
     Observed,
     over_channels,
@@ -132,8 +132,8 @@ def _periods(data: Observed) -> list[float]:
     return [axis.period for axis in data.prompt.axes or () if axis.period is not None]
 
 
-STRUCTURE: tuple[Law | Measurement, ...] = (
-    Law(
+STRUCTURE: tuple[Claim | Measurement, ...] = (
+    Claim(
         "consecutive frames",
         "each output is the next input, the last one the query",
         "largest gap, of the change",
@@ -141,7 +141,7 @@ STRUCTURE: tuple[Law | Measurement, ...] = (
         lambda data: data.paired,
         _successors,
     ),
-    Law(
+    Claim(
         "regular grid",
         "points are equally spaced",
         "largest irregularity, of a cell",
@@ -150,7 +150,7 @@ STRUCTURE: tuple[Law | Measurement, ...] = (
         _regular,
         least=1,
     ),
-    Law(
+    Claim(
         "one grid",
         "outputs are given where their inputs are",
         "largest distance, of a cell",
@@ -159,7 +159,7 @@ STRUCTURE: tuple[Law | Measurement, ...] = (
         _same_points,
         least=1,
     ),
-    Law(
+    Claim(
         "closes on itself",
         "functions go on smoothly from the last point to the first",
         "largest step or bend there, of what is allowed by those elsewhere",
