@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from chop.operators.inspection.fact import LEAST
-from chop.operators.inspection.observed import Claim, Evidence, Measurement, Observed, ratio
+from chop.operators.inspection.observed import Evidence, Measurement, Observed, Trait, ratio
 from chop.operators.inspection.structure import CIRCLE, on_circle
 from chop.operators.leaves import Ridge
 from chop.operators.statistics import first_smallest
@@ -100,8 +100,8 @@ def _linear(data: Observed) -> Evidence:
     return Evidence(ratio(left, whole), telling, share)
 
 
-CHANGE: tuple[Claim | Measurement, ...] = (
-    Claim(
+CHANGE: tuple[Trait | Measurement, ...] = (
+    Trait(
         "travels",
         "the change is one cyclic shift",
         "share of the change that the best shift explains",
@@ -111,7 +111,7 @@ CHANGE: tuple[Claim | Measurement, ...] = (
         limit=_UNEXPLAINED,
     ),
     Measurement("speed", "cells a step, by the best shift", CIRCLE, on_circle, _speed),
-    Claim(
+    Trait(
         "linear",
         "a linear map fitted to the other examples gives each output",
         "share of the outputs' variance that it explains",

@@ -9,7 +9,7 @@ from chop.core.prompt import Prompt
 from chop.operators.inspection.change import CHANGE
 from chop.operators.inspection.fact import LEAST, Fact, Facts
 from chop.operators.inspection.kept import KEPT, mean_claims
-from chop.operators.inspection.observed import Claim, Measurement, Observed
+from chop.operators.inspection.observed import Measurement, Observed, Trait
 from chop.operators.inspection.question import QUERY, SCALE
 from chop.operators.inspection.structure import STRUCTURE
 
@@ -29,7 +29,7 @@ def inspect(prompt: Prompt) -> Facts:
         return Facts(tuple(_fact(one, data) for one in asked))
 
 
-def _fact(asked: Claim | Measurement, data: Observed) -> Fact:
+def _fact(asked: Trait | Measurement, data: Observed) -> Fact:
     applies = asked.applies(data)
     value = deviation = torch.full_like(data.unit, torch.nan)
     telling = agreeing = torch.zeros_like(data.unit, dtype=torch.long)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from chop.core.fields import Field
 from chop.operators.inspection.observed import (
-    Claim,
     Evidence,
     Observed,
+    Trait,
     lowest_and_highest,
     mean_of,
     over_channels,
@@ -111,10 +111,10 @@ def _carried(values: Tensor, seen: Tensor) -> Tensor:
     return values.gather(-2, torch.maximum(last, first))
 
 
-def mean_claims(channels: int) -> tuple[Claim, ...]:
+def mean_claims(channels: int) -> tuple[Trait, ...]:
     """Whether the mean is kept, channel by channel."""
     return tuple(
-        Claim(
+        Trait(
             "mean kept" if channels == 1 else f"mean kept, channel {channel + 1}",
             "each output has the mean of its input",
             "largest change of the mean, of the change",
@@ -126,8 +126,8 @@ def mean_claims(channels: int) -> tuple[Claim, ...]:
     )
 
 
-KEPT: tuple[Claim, ...] = (
-    Claim(
+KEPT: tuple[Trait, ...] = (
+    Trait(
         "unit mass",
         "each output has mean 1",
         "largest distance of the mean from 1",
@@ -135,7 +135,7 @@ KEPT: tuple[Claim, ...] = (
         lambda data: data.everywhere,
         _mass,
     ),
-    Claim(
+    Trait(
         "sign kept",
         "no output is below 0, nor is any input",
         "largest depth below 0, of the output's size",
@@ -144,7 +144,7 @@ KEPT: tuple[Claim, ...] = (
         _sign,
         limit=ROUNDING,
     ),
-    Claim(
+    Trait(
         "range kept",
         "each output stays in the range of its input",
         "largest overshoot, of that range",
@@ -152,7 +152,7 @@ KEPT: tuple[Claim, ...] = (
         lambda data: data.paired,
         _range,
     ),
-    Claim(
+    Trait(
         "variation not growing",
         "no output has more total variation than its input",
         "largest growth, of the input's variation",

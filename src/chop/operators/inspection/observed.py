@@ -34,7 +34,7 @@ class Evidence(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Claim:
+class Trait:
     """Something that every example must keep up to ``limit`` for it to be claimed."""
 
     name: str

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from chop.operators.inspection.observed import (
     TOLERANCE,
-    Claim,
     Evidence,
     Measurement,
     Observed,
+    Trait,
     over_channels,
     ratio,
     root_mean_square,
@@ -132,8 +132,8 @@ def _periods(data: Observed) -> list[float]:
     return [axis.period for axis in data.prompt.axes or () if axis.period is not None]
 
 
-STRUCTURE: tuple[Claim | Measurement, ...] = (
-    Claim(
+STRUCTURE: tuple[Trait | Measurement, ...] = (
+    Trait(
         "consecutive frames",
         "each output is the next input, the last one the query",
         "largest gap, of the change",
@@ -141,7 +141,7 @@ STRUCTURE: tuple[Claim | Measurement, ...] = (
         lambda data: data.paired,
         _successors,
     ),
-    Claim(
+    Trait(
         "regular grid",
         "points are equally spaced",
         "largest irregularity, of a cell",
@@ -150,7 +150,7 @@ STRUCTURE: tuple[Claim | Measurement, ...] = (
         _regular,
         least=1,
     ),
-    Claim(
+    Trait(
         "one grid",
         "outputs are given where their inputs are",
         "largest distance, of a cell",
@@ -159,7 +159,7 @@ STRUCTURE: tuple[Claim | Measurement, ...] = (
         _same_points,
         least=1,
     ),
-    Claim(
+    Trait(
         "closes on itself",
         "functions go on smoothly from the last point to the first",
         "largest step or bend there, of what is allowed by those elsewhere",
