@@ -42,6 +42,21 @@ def space():
     return Space.of(load_task(TOY))
 
 
+def test_a_search_goes_on_with_the_operators_it_began_with():
+    """What a task leaves out is left out of new searches, and what came since does not enter an old one."""
+    free = replace(load_task(TOY), operators=None)
+    task = replace(free, without=("ridge",))
+    names = {operator.name for operator in Space.of(free).operators}
+    assert "ridge" in names
+    assert {operator.name for operator in Space.of(task).operators} == names - {"ridge"}
+    begun = {operator.name for operator in Space.of(task, ["icon", "ridge", "correct"]).operators}
+    assert begun == {"icon", "ridge", "correct"}
+    said = replace(task, operators=("icon", "flip"))
+    assert {operator.name for operator in Space.of(said, ["icon", "ridge"]).operators} == {"icon", "flip"}
+    with pytest.raises(EvolutionError, match="names operators that do not exist: nobody"):
+        replace(task, without=("nobody",))
+
+
 @pytest.fixture(scope="module")
 def wide():
     """Everything that runs on a periodic grid."""

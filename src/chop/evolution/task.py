@@ -85,7 +85,7 @@ class Task:
                 )
         for text in (self.start, *self.known.values()):
             parse(text)
-        unknown = sorted(set(self.operators or ()) - set(registry()))
+        unknown = sorted({*(self.operators or ()), *self.without} - set(registry()))
         if unknown:
             raise EvolutionError(
                 f"task {self.name!r} names operators that do not exist: {', '.join(unknown)}"
