@@ -145,6 +145,8 @@ class Program(_Pipes, Operator):
 
     role: ClassVar[Role] = "program"
     kind: ClassVar[StageKind]
+    calls_at_most: ClassVar[bool] = False
+    """Whether it may need fewer model evaluations than `calls` says, where a prompt allows fewer."""
 
     @property
     def reports_held_out(self) -> bool:

@@ -12,7 +12,7 @@ from chop.core.program import Icon, Program
 from chop.operators.affine import Flip, Minmax, Normalize, Rescale
 from chop.operators.bare import around_one, bare
 from chop.operators.examples import Increment, NearestExamples
-from chop.operators.frames import MovingFrame, Reflect
+from chop.operators.frames import MovingFrame, Reflect, Turn
 from chop.operators.kriging import Krige
 from chop.operators.laws import Law
 from chop.operators.leaves import (
@@ -34,6 +34,7 @@ from chop.operators.projections import (
     WithinExamples,
 )
 from chop.operators.residuals import Correct, Debias
+from chop.operators.views import Views
 
 BUILT_IN: tuple[type[Operator], ...] = (
     # leaves
@@ -54,6 +55,7 @@ BUILT_IN: tuple[type[Operator], ...] = (
     Increment,
     Flip,
     Reflect,
+    Turn,
     NearestExamples,
     # projections
     ConserveMean,
@@ -69,6 +71,7 @@ BUILT_IN: tuple[type[Operator], ...] = (
     Select,
     Combine,
     Average,
+    Views,
 )
 
 icon = bare(Icon)
@@ -87,6 +90,7 @@ minmax = bare(Minmax)
 increment = bare(Increment)
 flip = bare(Flip)
 reflect = bare(Reflect)
+turn = bare(Turn)
 nearest_examples = bare(NearestExamples)
 conserve_mean = bare(ConserveMean)
 nonnegative = bare(Nonnegative)
@@ -97,6 +101,7 @@ finite = bare(Finite)
 correct = around_one(Correct)
 krige = around_one(Krige)
 debias = around_one(Debias)
+views = around_one(Views)
 
 
 def select(*branches: Program, pad: bool = True, gap: int = 0) -> Select:
@@ -149,7 +154,9 @@ __all__ = [
     "Rescale",
     "Ridge",
     "Select",
+    "Turn",
     "UnitMass",
+    "Views",
     "WithinExamples",
     "average",
     "bound_variation",
@@ -178,6 +185,8 @@ __all__ = [
     "rescale",
     "ridge",
     "select",
+    "turn",
     "unit_mass",
+    "views",
     "within_examples",
 ]

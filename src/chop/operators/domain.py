@@ -33,6 +33,19 @@ def periodic_axis(prompt: Prompt, who: str) -> tuple[int, float]:
     )
 
 
+def circle(prompt: Prompt, who: str) -> tuple[int, float]:
+    """The same, where points may be put in another order."""
+    if prompt.graph is not None:
+        raise ProgramError(f"{who} would reorder the points of a graph; it is for grids")
+    return periodic_axis(prompt, who)
+
+
+def allows_turning(prompt: Prompt) -> bool:
+    """Whether there is one coordinate that closes on itself, and points may be put in another order."""
+    periodic = [axis for axis in prompt.axes or () if axis.period is not None]
+    return prompt.graph is None and len(periodic) == 1
+
+
 def need_cyclic_grid(prompt: Prompt, who: str) -> None:
     """One regular grid around one periodic axis, for every field."""
     axes = prompt.axes or ()

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
-from chop.core.errors import ProgramError
-from chop.core.parameters import choice
-from chop.core.program import Frame, Transform
+from chop.core.parameters import choice, integer
+from chop.core.program import Frame, Notes, Transform
 from chop.core.prompt import Field, Prompt, without_repeats
 from chop.core.units import binary_unit, in_units
-from chop.operators.domain import need_cyclic_grid, periodic_axis
+from chop.operators.domain import circle, need_cyclic_grid
 from chop.operators.statistics import first_smallest, one_example
+
+_SAME_POINT = 1e-5
+"""Of the period: points that come to lie no further apart are one, up to rounding."""
 
 
 @final
@@ -77,34 +80,121 @@ class Reflect(Transform):
     helps: ClassVar[str] = "as a second view of the same operator in an average: the two err differently"
 
     def fit(self, prompt: Prompt) -> Frame:
-        axis, period = periodic_axis(prompt, self.name)
-        if prompt.graph is not None:
-            raise ProgramError("reflect would reorder the points of a graph; it is for grids")
+        axis, period = circle(prompt, self.name)
+        return _rearranged(prompt, axis, lambda places: torch.remainder(-places, period), {})
 
-        def mirror(coords: Tensor) -> tuple[Tensor, Tensor]:
-            """Mirrored coordinates in ascending order, and that order."""
-            coords = without_repeats(coords).clone()
-            coords[..., axis] = torch.remainder(-coords[..., axis], period)
-            order = _ascending(coords)
-            return coords.gather(-2, order.unsqueeze(-1).expand_as(coords)), order
 
-        def mirrored(part: Field) -> Field:
-            coords, order = mirror(part.coords)
-            mask = None if part.mask is None else _reorder(part.mask, order)
-            return Field(coords, _reorder(part.values, order), mask)
+@final
+@dataclass(frozen=True)
+class Turn(Transform):
+    """Turns the periodic axis until it begins at a landmark of the examples, plus some cells.
 
-        at, order = mirror(prompt.at)
-        held_order = mirror(prompt.outputs.coords)[1]
-        return Frame(
-            prompt.mapped(
-                inputs=mirrored(prompt.inputs),
-                outputs=mirrored(prompt.outputs),
-                query=mirrored(prompt.query),
-                at=at.expand_as(prompt.at),
-            ),
-            back=lambda values: _reorder(values, order.argsort(dim=-1)),
-            back_held_out=lambda values: _reorder(values, held_order.argsort(dim=-1)),
-        )
+    The landmark is where an example input is largest in size. It moves with the data, so whatever stands inside
+    is asked the same however the circle was cut open. A cell is the spacing of inputs or outputs, whichever are
+    coarser: regular grids come to lie on themselves. Points are put back in ascending order.
+    """
+
+    name: ClassVar[str] = "turn"
+    unit_free: ClassVar[bool] = True
+    law: ClassVar[str] = (
+        "A prompt turned by cells gives the turned answer, whatever stands inside, where one value is largest."
+    )
+    helps: ClassVar[str] = "when a model's answer depends on where the circle begins"
+    cells: int = integer(0, -1000, 1000, "how far beyond the landmark the axis begins")
+
+    def fit(self, prompt: Prompt) -> Frame:
+        axis, period = circle(prompt, self.name)
+        start, cell = _start(prompt, axis, period), period / _places(prompt, axis, period)
+        # The landmark is known to a cell: a little more than none keeps rounding from making it one less.
+        whole = torch.floor((_landmark(prompt, axis) - start) / cell + 1e-3)
+        by = (whole + self.cells) * cell
+
+        def turned(places: Tensor) -> Tensor:
+            begin, back = (each[(...,) + (None,) * (places.ndim - each.ndim)] for each in (start, by))
+            moved = begin + torch.remainder(places - begin - back, period)
+            return _snapped(moved, places, period)
+
+        return _rearranged(prompt, axis, turned, {"turned by": by})
+
+
+def _grids(prompt: Prompt, axis: int) -> list[Tensor]:
+    """Places along an axis ``(..., D or nothing, n)``: of inputs, outputs, query and answer."""
+    grids = (prompt.inputs.coords, prompt.outputs.coords, prompt.query.coords, prompt.at)
+    return [grid[..., axis] for grid in grids]
+
+
+def _start(prompt: Prompt, axis: int, period: float) -> Tensor:
+    """Where each circle ``(...)`` is cut open: at 0, or at its lowest point if points lie elsewhere."""
+    each = [grid.flatten(len(prompt.batch)) for grid in _grids(prompt, axis)]
+    low = torch.stack([grid.amin(dim=-1) for grid in each]).amin(dim=0)
+    high = torch.stack([grid.amax(dim=-1) for grid in each]).amax(dim=0)
+    return torch.where((low >= 0) & (high <= period), 0, low)
+
+
+def _places(prompt: Prompt, axis: int, period: float) -> Tensor:
+    """How many places along the axis the coarsest input or output of a prompt has, ``(...)``."""
+    counts = []
+    for grid in _grids(prompt, axis)[:2]:
+        apart = grid.sort(dim=-1).values.diff(dim=-1) > _SAME_POINT * period
+        counts.append(1 + apart.sum(dim=-1).amin(dim=-1))
+    return torch.minimum(*counts)
+
+
+def _landmark(prompt: Prompt, axis: int) -> Tensor:
+    """Where an example input is largest in size, by its first channel, ``(...)``."""
+    inputs = prompt.inputs
+    size = inputs.values[..., 0].abs()
+    if inputs.mask is not None:
+        size = torch.where(inputs.mask[..., 0], size, -1)
+    largest = size.flatten(-2).argmax(dim=-1, keepdim=True)
+    return inputs.coords[..., axis].flatten(-2).gather(-1, largest).squeeze(-1)
+
+
+def _snapped(moved: Tensor, places: Tensor, period: float) -> Tensor:
+    """Moved places ``(..., n)``, exactly where a point was if one was there but for rounding."""
+    known = places.sort(dim=-1).values.expand_as(moved).contiguous()
+    after = torch.searchsorted(known, moved.contiguous())
+    near = _SAME_POINT * period
+    for neighbour in (after.clamp(max=known.shape[-1] - 1), (after - 1).clamp(min=0)):
+        there = known.gather(-1, neighbour)
+        moved = torch.where((moved - there).abs() < near, there, moved)
+    # What rounding left just below the end of the period is its beginning.
+    first = known[..., :1]
+    return torch.where((moved - first - period).abs() < near, first, moved)
+
+
+def _rearranged(prompt: Prompt, axis: int, move: Callable[[Tensor], Tensor], notes: Notes) -> Frame:
+    """The prompt with its places along an axis moved, and points put back in ascending order."""
+
+    def ordered(coords: Tensor) -> tuple[Tensor, Tensor]:
+        """Moved coordinates in ascending order, and that order."""
+        once = without_repeats(coords)
+        places = move(once[..., axis])
+        moved = once.expand(*places.shape, -1).clone()
+        moved[..., axis] = places
+        order = _ascending(moved)
+        moved = moved.gather(-2, order.unsqueeze(-1).expand_as(moved))
+        # A grid that lies on itself stays the one grid of the whole batch.
+        return (once if bool((moved == once).all()) else moved), order
+
+    def moved(part: Field) -> Field:
+        coords, order = ordered(part.coords)
+        mask = None if part.mask is None else _reorder(part.mask, order)
+        return Field(coords, _reorder(part.values, order), mask)
+
+    at, order = ordered(prompt.at)
+    held_order = ordered(prompt.outputs.coords)[1]
+    return Frame(
+        prompt.mapped(
+            inputs=moved(prompt.inputs),
+            outputs=moved(prompt.outputs),
+            query=moved(prompt.query),
+            at=at.expand_as(prompt.at),
+        ),
+        back=lambda values: _reorder(values, order.argsort(dim=-1)),
+        back_held_out=lambda values: _reorder(values, held_order.argsort(dim=-1)),
+        notes=notes,
+    )
 
 
 def _estimated_shift(prompt: Prompt, refine: bool) -> Tensor:
