@@ -33,7 +33,9 @@ from chop.operators import (
     Rescale,
     Ridge,
     Select,
+    Turn,
     UnitMass,
+    Views,
     WithinExamples,
 )
 from chop.testing import OperatorConformance, make_prompt
@@ -82,7 +84,14 @@ class TestAffineTransforms(OperatorConformance):
 
 
 class TestGridTransforms(OperatorConformance):
-    operators = (MovingFrame(), MovingFrame(shift="spectral"), Reflect(), Increment())
+    operators = (
+        MovingFrame(),
+        MovingFrame(shift="spectral"),
+        Reflect(),
+        Turn(),
+        Turn(cells=-3),
+        Increment(),
+    )
 
     def prompts(self, dtype=torch.float64):
         """Even and odd grids, consecutive frames, masks, and grids of (t, x) for the mirror."""
@@ -162,6 +171,9 @@ class TestMixtures(OperatorConformance):
         Select((Correct(icon), Debias(icon), icon), pad=False),
         Average((icon,)),
         Average((icon, MeanOutput(), Flip() | icon)),
+        Views(icon),
+        Views(icon, turns=1, mirror=True, sign=True),
+        Views(Correct(icon), turns=2, step=3, mirror=True),
     )
 
 

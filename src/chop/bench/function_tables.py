@@ -37,6 +37,9 @@ from chop.bench.methods import (
     FINE_TUNING,
     FINE_TUNING_STEPS,
     FLAT,
+    HAND,
+    LAW,
+    LINE,
     MFC,
     RAW,
     label_of,
@@ -56,12 +59,14 @@ from chop.bench.tables import (
     reduction_cell,
     spread_cell,
 )  # fmt: skip
+from chop.core.catalog import BY_HAND
 from chop.storage.schema import Record
 
 MILESTONES = (1, 10, 36, 72, STEPS)
 """Steps of a rollout that are shown in the table."""
 MAIN_TITLES = (
-    REACHED, "Conservation laws", "Along the rollouts", "Mean-field control",
+    REACHED, "Programs by hand: conservation", "Programs by hand: mfc",
+    "Conservation laws", "Along the rollouts", "Mean-field control",
     "Cost to density: the correction alone",
     "Transfer: CHOP(MFC) on the conservation network, single step",
 )  # fmt: skip
@@ -72,6 +77,7 @@ def _tables(results: Results) -> list[Table]:
     head = ("reduction of the mean error", "by", "conditions that reach it", "found", "reached in all")
     return [
         claims_table(reduction_claims(results), *head),
+        *_by_hand(results),
         _conservation(results),
         _along_rollouts(results),
         _mean_field_control(results),
@@ -228,12 +234,33 @@ def _baselines(results: Results) -> Iterable[Table]:
     note = "Mean error and reduction, single step."
     for problem, table in BASELINES.items():
         own = (CONSERVATION, MFC) if problem == "conservation" else (MFC,)
-        columns = _programs(results, problem, *own) | table
-        made = _side_by_side(results, f"Baselines: {problem}", note, columns, _cell, problem)
-        if set(table.values()) & set(made.head):
-            shown = [method for method, label in columns.items() if label in made.head]
-            calls = ["model evaluations", *(_calls(results, problem, method) for method in shown)]
-            yield Table(made.title, note, made.head, [*made.rows, calls])
+        columns = _programs(results, problem, *own)
+        yield from _with_calls(results, f"Baselines: {problem}", note, columns, table, problem)
+
+
+def _with_calls(
+    results: Results, title: str, note: str, known: Mapping[str, str], table: Mapping[str, str], problem: str
+) -> Iterable[Table]:
+    """The methods of a table beside known ones, with what they cost; nothing if none was measured."""
+    columns = {**known, **table}
+    made = _side_by_side(results, title, note, columns, _cell, problem)
+    if set(table.values()) & set(made.head):
+        shown = [method for method, label in columns.items() if label in made.head]
+        calls = ["model evaluations", *(_calls(results, problem, method) for method in shown)]
+        yield Table(made.title, note, made.head, [*made.rows, calls])
+
+
+def _by_hand(results: Results) -> Iterable[Table]:
+    """Programs that learn from the examples, and at home too; what they are made of, and the law itself."""
+    for problem, table in HAND.items():
+        own = (CONSERVATION,) if problem == "conservation" else (MFC, CORR)
+        columns = _programs(results, problem, *own) | {
+            BEST_EVOLVED[problem]: "best evolved",
+            "ridge": "ridge",
+        }
+        named = "; ".join(f"{name} `{text}`" for name, text in BY_HAND.items() if text in table)
+        note = f"Mean error and reduction, single step. {named}."
+        yield from _with_calls(results, f"Programs by hand: {problem}", note, columns, table, problem)
 
 
 def _evolved(results: Results) -> Iterable[Table]:
@@ -292,7 +319,12 @@ def _best_tuned(results: Results, condition: str) -> tuple[float, int, Compariso
 def _along_rollouts(results: Results) -> Table:
     """Mean errors on the way to the last step, where a flat answer is hard to beat."""
     methods = _programs(results, "rollout", CONSERVATION)
-    methods |= {BEST_EVOLVED["conservation"]: "evolved", FLAT: label_of(FLAT)}
+    methods |= {
+        BEST_EVOLVED["conservation"]: "evolved",
+        LINE: "line",
+        LAW: label_of(LAW),
+        FLAT: label_of(FLAT),
+    }
     rows: Rows = []
     for flux, label in FLUXES.items():
         for method, words in methods.items():

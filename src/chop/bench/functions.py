@@ -24,6 +24,9 @@ from chop.bench.methods import (
     EVOLVED,
     FINE_TUNING,
     FLAT,
+    HAND,
+    LAW,
+    LINE,
     MFC,
     RAW,
     grid_programs,
@@ -48,13 +51,15 @@ FAMILIES = {
     "rho_1to2": "g(x) → ρ(t,x), t ≥ 1/2",
 }
 LENGTHS = (0.5, 0.3, 0.1)
+HOME_FLUX, HOME_LENGTH = "cubic", 1.0
+"""What the networks were trained on."""
 DENSITY, COST = ("g_1to1", "g_1to2", "g_2to2"), ("rho_1to1", "rho_1to2")
 STEPS = 144
 SUITES = ("conservation", "mfc", "transfer")
-GROUPS = ("main", "best", "evolved", "rollout", "ablations", "baselines", "finetuning")
+GROUPS = ("main", "best", "evolved", "hand", "rollout", "ablations", "baselines", "finetuning")
 DEFAULT_GROUPS = GROUPS[:-1]
-EVOLVED_ROLLOUTS = 100
-"""Trajectories on which an evolved program is asked for rollouts: it may need many evaluations a step."""
+FEW_ROLLOUTS = 100
+"""Trajectories on which programs of many evaluations a step are asked for rollouts."""
 FINE_TUNED = 50
 """Questions for which a network is fine-tuned."""
 
@@ -79,10 +84,13 @@ def _declared() -> Iterator[Condition]:
         one = Condition(single_step_of(flux), "conservation", label, (("flux", flux),), 500)
         yield one
         yield replace(one, name=rollout_of(flux), label=f"{label}, rollout", steps=STEPS)
+    home = (("flux", HOME_FLUX),)
+    yield Condition(single_step_of(HOME_FLUX), "conservation", "cubic fluxes (at home)", home, 500)
     for family, label in FAMILIES.items():
-        for length in LENGTHS:
+        for length in (*LENGTHS, HOME_LENGTH):
             settings = (("family", family), ("length", length))
-            yield Condition(control_of(family, length), "mfc", f"{label}, ℓ = {length:g}", settings, 100)
+            words = f"{label}, ℓ = {length:g}{' (at home)' * (length == HOME_LENGTH)}"
+            yield Condition(control_of(family, length), "mfc", words, settings, 100)
 
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for condition in _declared()}
@@ -257,6 +265,8 @@ def _need_known(what: str, given: Sequence[str], known: Sequence[str]) -> None:
             raise BenchError(f"there is no {what} {name!r}; known are {', '.join(known)}")
 
 
+_PAPERS = {"conservation": (CONSERVATION,), "mfc": (MFC, CORR)}
+"""The paper's programs for each problem."""
 _Wanted = Iterator[tuple[str, str, str, int | None]]
 
 
@@ -277,6 +287,10 @@ def _wanted(suite: FunctionSuite, chosen: Mapping[str, str]) -> _Wanted:
     )
     rolls = [rollout_of(flux) for flux in FLUXES] if "conservation" in suites and "rollout" in groups else []
     at_once = {"conservation": singles, "mfc": densities + costs}
+    homes = {
+        "conservation": [single_step_of(HOME_FLUX)],
+        "mfc": [control_of(family, HOME_LENGTH) for family in FAMILIES],
+    }
     problems = [problem for problem, names in at_once.items() if names]
     every = singles + densities + costs
 
@@ -300,7 +314,15 @@ def _wanted(suite: FunctionSuite, chosen: Mapping[str, str]) -> _Wanted:
         for problem in problems:
             yield from _each("evolved", at_once[problem], EVOLVED[problem])
         yield from _each("evolved", singles if transfer else [], [BEST_EVOLVED["mfc"]])
+    if "hand" in groups:
+        for problem in problems:
+            known = [RAW, *_PAPERS[problem], BEST_EVOLVED[problem], "ridge"]
+            yield from _each("hand", homes[problem], known)
+            yield from _each("hand", at_once[problem] + homes[problem], HAND[problem])
     yield from _each("rollout", rolls, [RAW, CONSERVATION, FLAT])
+    if "hand" in groups:
+        yield from _each("rollout", rolls, [LAW])
+        yield from _each("rollout", rolls, [LINE], FEW_ROLLOUTS)
     for group, table in (("ablations", ABLATIONS), ("baselines", BASELINES)):
         for problem in problems if group in groups else ():
             methods = [m for m in table[problem] if problem == "mfc" or _needed(m, suites)]
@@ -309,7 +331,7 @@ def _wanted(suite: FunctionSuite, chosen: Mapping[str, str]) -> _Wanted:
         yield from _each("grid", [SEARCHES["rollout"]], grid_programs("rollout"))
         yield from _each("rollout", rolls, best("rollout"))
     if "evolved" in groups:
-        yield from _each("rollout", rolls, [BEST_EVOLVED["conservation"]], EVOLVED_ROLLOUTS)
+        yield from _each("rollout", rolls, [BEST_EVOLVED["conservation"]], FEW_ROLLOUTS)
     if "finetuning" in groups:
         for problem in problems:
             for name in at_once[problem]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chop.core.catalog import FOUND, TEXTS, best_found
+from chop.core.catalog import BY_HAND, FOUND, TEXTS, best_found
 
 RAW, CONSERVATION, MFC, CORR = (TEXTS[name] for name in ("raw", "conservation", "mfc", "corr"))
+LINE, DENSITIES, ANYTHING = (BY_HAND[name] for name in ("line", "densities", "anything"))
+LAW = "law"
 FLAT = "query_mean"
 BAGGING = "@bag(12)"
 FINE_TUNING = ("@finetune(0.00003)", "@finetune(0.0003)", "@finetune(0.001)")
@@ -51,6 +53,28 @@ BASELINES: dict[str, dict[str, str]] = {
     "mfc": {"normalize(separate=True) | icon": "VICON normalisation", **_EVERYWHERE},
 }  # fmt: skip
 
+_SPECTRAL = 'moving_frame(shift="spectral")'
+HAND: dict[str, dict[str, str]] = {
+    "conservation": {
+        LINE: "line",
+        ANYTHING: "anything",
+        LAW: "law, no network",
+        "views(icon)": "views alone",
+        "krige(icon)": "krige alone",
+        f"{_SPECTRAL} | icon": "spectral frame alone",
+        f"{_SPECTRAL} | views(icon)": "views in it",
+        f"{_SPECTRAL} | krige(icon)": "krige in it",
+        f"{_SPECTRAL} | correct(icon, magnitude=0.5, gate=False)": "half of the errors in it",
+    },
+    "mfc": {
+        DENSITIES: "densities",
+        ANYTHING: "anything",
+        "views(icon)": "views alone",
+        "krige(icon)": "krige alone",
+    },
+}
+"""Programs by hand that learn from the examples, what they are made of, and the law itself."""
+
 EVOLVED: dict[str, dict[str, str]] = {
     problem: {found.text: f"evolved, seed {found.seed}" for found in FOUND if found.task == problem}
     for problem in ("conservation", "mfc")
@@ -59,7 +83,11 @@ EVOLVED: dict[str, dict[str, str]] = {
 BEST_EVOLVED = {problem: best_found(problem).text for problem in EVOLVED}
 
 LABELS = {
-    **{text: label for table in (*EVOLVED.values(), *BASELINES.values()) for text, label in table.items()},
+    **{
+        text: label
+        for table in (*EVOLVED.values(), *BASELINES.values(), *HAND.values())
+        for text, label in table.items()
+    },
     RAW: "Raw ICON",
     CONSERVATION: "CHOP(Conservation)",
     MFC: "CHOP(MFC)",
@@ -82,7 +110,6 @@ AIR_LABELS = {
 AIR_METHODS = tuple(AIR_LABELS)
 """In this order: what CHOP(Air) asks the network answers Raw ICON too."""
 
-_SPECTRAL = 'moving_frame(shift="spectral")'
 _MIRRORS = "average(icon, flip | icon, reflect | icon, flip | reflect | icon)"
 
 

@@ -73,8 +73,8 @@ def _command(suite: str, about: str) -> Callable[..., None]:
             typer.Option(
                 "--programs",
                 "-p",
-                help="Which methods: main, best, evolved, rollout, ablations, baselines, finetuning, or the "
-                "text of a program of your own. Repeat it for several. All but finetuning if left out.",
+                help="Methods: main, best, evolved, hand, rollout, ablations, baselines, finetuning, or "
+                "the text of a program of your own. Repeat it for several. All but finetuning if left out.",
             ),
         ] = None,
         condition: Annotated[

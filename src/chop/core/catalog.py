@@ -1,4 +1,4 @@
-"""The texts of programs that have a name: what the paper evaluates, and what `chop evolve` found."""
+"""The texts of programs that have a name: the paper's, others by hand, and what `chop evolve` found."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ TEXTS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The paper's programs."""
+
+BY_HAND: Mapping[str, str] = MappingProxyType(
+    {
+        "line": 'moving_frame(shift="spectral") | views(krige(icon), turns=3, step=3)',
+        "densities": "views(krige(icon), turns=3, step=3, mirror=True) | nonnegative",
+        "anything": "views(select(krige(icon), icon), turns=3, step=3)",
+    }
+)
+"""For who wants one fixed program: consecutive frames on a periodic line, densities, any prompt."""
 
 
 @dataclass(frozen=True)
@@ -95,5 +104,5 @@ EVOLVED: Mapping[str, str] = MappingProxyType(
 )
 """For each task the best of its runs, by the validation set."""
 
-NAMED: Mapping[str, str] = MappingProxyType({**TEXTS, **EVOLVED})
+NAMED: Mapping[str, str] = MappingProxyType({**TEXTS, **BY_HAND, **EVOLVED})
 """All of them."""

@@ -89,15 +89,15 @@ class Reflect(Transform):
 class Turn(Transform):
     """Turns the periodic axis until it begins at a landmark of the examples, plus some cells.
 
-    The landmark is where an example input is largest in size. It moves with the data, so whatever stands inside
-    is asked the same however the circle was cut open. A cell is the spacing of inputs or outputs, whichever are
-    coarser: regular grids come to lie on themselves. Points are put back in ascending order.
+    The landmark is where an example input is largest in size. It moves with the data, so whatever stands
+    inside is asked the same however the circle was cut open. A cell is the spacing of inputs or outputs,
+    whichever are coarser: regular grids come to lie on themselves. Points are put back in ascending order.
     """
 
     name: ClassVar[str] = "turn"
     unit_free: ClassVar[bool] = True
     law: ClassVar[str] = (
-        "A prompt turned by cells gives the turned answer, whatever stands inside, where one value is largest."
+        "A prompt turned by cells gives the turned answer, whatever stands inside, if one value is largest."
     )
     helps: ClassVar[str] = "when a model's answer depends on where the circle begins"
     cells: int = integer(0, -1000, 1000, "how far beyond the landmark the axis begins")

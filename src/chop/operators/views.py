@@ -36,8 +36,8 @@ class Views(Program):
     kind: ClassVar[StageKind] = "mixture"
     calls_at_most: ClassVar[bool] = True
     law: ClassVar[str] = (
-        "With several turns a prompt turned by cells gives the turned answer, with ``mirror`` a mirrored one the "
-        "mirrored answer, with ``sign`` the opposite one the opposite answer, to rounding."
+        "With several turns a prompt turned by cells gives the turned answer, with ``mirror`` a mirrored one "
+        "the mirrored answer, with ``sign`` the opposite one the opposite answer, to rounding."
     )
     helps: ClassVar[str] = "when the model errs differently on the same question in another form"
     base: Program = subprogram("what is asked from each side")
