@@ -60,6 +60,7 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         "increment": Example("increment | mean_output"),
         "flip": Example("flip | icon"),
         "reflect": Example("reflect | icon"),
+        "turn": Example("turn(cells=25) | icon"),
         "nearest_examples": Example("nearest_examples(k=2) | icon", "densities"),
         "conserve_mean": Example("icon | conserve_mean"),
         "nonnegative": Example("ridge | nonnegative"),
@@ -73,6 +74,7 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         "select": Example("select(correct(icon), icon)", "densities"),
         "combine": Example("combine(icon, ridge)", "densities"),
         "average": Example("average(icon, reflect | icon)"),
+        "views": Example("views(icon, turns=3, step=3)"),
     }
 )
 

@@ -32,7 +32,19 @@ from chop.bench.functions import (
     rollout_of,
     single_step_of,
 )
-from chop.bench.methods import ABLATED, BEST_EVOLVED, CONSERVATION, CORR, FLAT, MFC, RAW, label_of
+from chop.bench.methods import (
+    ABLATED,
+    BEST_EVOLVED,
+    CONSERVATION,
+    CORR,
+    DENSITIES,
+    FLAT,
+    LAW,
+    LINE,
+    MFC,
+    RAW,
+    label_of,
+)  # fmt: skip
 from chop.bench.results import Results
 from chop.bench.suite import Setting
 
@@ -41,6 +53,8 @@ if TYPE_CHECKING:
 
 BEST_LOOK = Look("best of the grid", "#009e73", "....", "-.")
 EVOLVED_LOOK = Look("evolved", "#cc79a7", "xxxx", (0, (4, 1, 1, 1, 1, 1)))
+HAND_LOOK = Look("by hand", "#e69f00", "\\\\\\\\", (0, (1, 1)))
+LAW_LOOK = Look("law, no network", "#56b4e9", "", (0, (6, 2)))
 FLAT_LOOK = Look("the query's mean, no network", "#666666", "", ":")
 WORST_SHOWN = -150
 """Reductions (percent) below this are told in words: they would squeeze all others together."""
@@ -75,7 +89,7 @@ def error_figures(results: Results) -> dict[str, Figure]:
         "conservation_boxes": _boxes(
             results,
             [("", [(label, single_step_of(flux)) for flux, label in FLUXES.items()])],
-            _methods(results, CONSERVATION, chosen.get("conservation"), BEST_EVOLVED["conservation"]),
+            _methods(results, CONSERVATION, chosen.get("conservation"), BEST_EVOLVED["conservation"], LINE),
             "One step of conservation laws outside the training family",
         ),
         "rollout": _rollouts(results),
@@ -85,7 +99,7 @@ def error_figures(results: Results) -> dict[str, Figure]:
                 (_family(f), [(f"ℓ = {ell:g}", control_of(f, ell)) for ell in LENGTHS])
                 for f in (*DENSITY, *COST)
             ],
-            _methods(results, MFC, chosen.get("mfc"), BEST_EVOLVED["mfc"]),
+            _methods(results, MFC, chosen.get("mfc"), BEST_EVOLVED["mfc"], DENSITIES),
             "Mean-field control at shorter length scales",
         ),
         "corr_boxes": _boxes(
@@ -113,10 +127,15 @@ def _family(name: str) -> str:
 
 
 def _methods(
-    results: Results, program: str, best: str | None = None, evolved: str | None = None
+    results: Results,
+    program: str,
+    best: str | None = None,
+    evolved: str | None = None,
+    hand: str | None = None,
 ) -> list[tuple[str, Look]]:
     found = {RAW: RAW_LOOK, program: replace(PROGRAM_LOOK, label=label_of(program))}
-    for method, look in ((best, BEST_LOOK), (evolved, EVOLVED_LOOK)):
+    by_hand = replace(HAND_LOOK, label=f"{label_of(hand)}, by hand") if hand is not None else HAND_LOOK
+    for method, look in ((best, BEST_LOOK), (evolved, EVOLVED_LOOK), (hand, by_hand)):
         if method is not None and any(other == method for _, other in results.entries):
             found.setdefault(method, look)
     return list(found.items())
@@ -183,14 +202,16 @@ def _rollouts(results: Results) -> Figure | None:
     fluxes = [flux for flux in FLUXES if results.curve(rollout_of(flux), CONSERVATION) is not None]
     if not fluxes:
         return None
-    methods = _methods(results, CONSERVATION, results.chosen.get("rollout"), BEST_EVOLVED["conservation"])
-    if results.curve(rollout_of(fluxes[0]), FLAT) is not None:
-        methods.append((FLAT, FLAT_LOOK))
+    best = results.chosen.get("rollout")
+    methods = _methods(results, CONSERVATION, best, BEST_EVOLVED["conservation"], LINE)
+    for method, look in ((LAW, LAW_LOOK), (FLAT, FLAT_LOOK)):
+        if results.curve(rollout_of(fluxes[0]), method) is not None:
+            methods.append((method, look))
     figure = new_figure(4.3 * len(fluxes) + 0.6, 3.9)
     axes: Any = figure.subplots(1, len(fluxes), sharey=True, squeeze=False)[0]
     for ax, flux in zip(axes, fluxes, strict=True):
         said: list[str] = []
-        counts: dict[int, str] = {}
+        counts: dict[int, list[str]] = {}
         for method, look in methods:
             curve = results.curve(rollout_of(flux), method)
             if curve is None:
@@ -200,13 +221,14 @@ def _rollouts(results: Results) -> Figure | None:
             ax.plot(steps, half, color=look.color, linestyle=look.dash, linewidth=1.8)
             if method != FLAT:
                 ax.fill_between(steps, low, high, color=look.color, alpha=0.18, linewidth=0)
-            counts[len(curve)] = look.label
+            counts.setdefault(len(curve), []).append(look.label)
             lost = int((~np.isfinite(curve[:, -1])).sum())
             said += [f"{look.label}: {lost} not finite"] * (lost > 0)
         ax.set_yscale("log")
         ax.set_title(f"f(u) = {FLUXES[flux]}", fontsize=10, color=INK)
         n = ", ".join(
-            str(count) if i == 0 else f"{count} ({counts[count]})" for i, count in enumerate(counts)
+            str(count) if i == 0 else f"{count} ({', '.join(counts[count])})"
+            for i, count in enumerate(counts)
         )
         ax.set_xlabel(f"rollout step (Δt = 0.1), n = {n}", fontsize=9)
         ax.grid(color=GRID, linewidth=0.6)
