@@ -11,7 +11,7 @@ import torch
 
 from chop.core.counting import CallCount, Where
 from chop.core.parameters import flag, integer, subprogram
-from chop.core.program import Outcome, Program, Transform, Wrapped
+from chop.core.program import Outcome, Program, Stack
 from chop.core.prompt import Prompt
 from chop.core.tasks import Answer, Steps
 from chop.core.trace import StageKind
@@ -55,12 +55,13 @@ class Views(Program):
         """The program seen from each side."""
         turns = [(Turn(cells=self.step * i),) for i in range(self.turns)] if self.turns > 1 else [()]
         mirrors = [(), (Reflect(),)] if self.mirror else [()]
-        return tuple(_behind(route, member) for member in self._upright for route in product(mirrors, turns))
+        routes = [Stack(mirror + turn) for mirror, turn in product(mirrors, turns)]
+        return tuple(route | member for member in self._upright for route in routes)
 
     @cached_property
     def _upright(self) -> tuple[Program, ...]:
         """The program without turns and mirror."""
-        return (self.base, Wrapped(Flip(), self.base)) if self.sign else (self.base,)
+        return (self.base, Flip() | self.base) if self.sign else (self.base,)
 
     def plan(self, prompt: Prompt) -> Steps:
         members = self._members if allows_turning(prompt) else self._upright
@@ -76,9 +77,3 @@ class Views(Program):
     def count(self, where: Where, calls: CallCount) -> None:
         for member in self._members:
             member.count(where, calls)
-
-
-def _behind(route: tuple[tuple[Transform, ...], ...], base: Program) -> Program:
-    for transform in reversed(sum(route, ())):
-        base = Wrapped(transform, base)
-    return base
