@@ -74,7 +74,7 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         "select": Example("select(correct(icon), icon)", "densities"),
         "combine": Example("combine(icon, ridge)", "densities"),
         "average": Example("average(icon, reflect | icon)"),
-        "views": Example("views(icon, turns=3, step=3)"),
+        "views": Example("views(icon, turns=2, step=5)"),
     }
 )
 

@@ -7,7 +7,7 @@ import pytest
 from chop.bench import paper
 from chop.bench.function_tables import FUNCTION_REPORT
 from chop.bench.functions import CONDITIONS, FunctionSuite
-from chop.bench.methods import BEST_EVOLVED, CONSERVATION, CORR, EVOLVED, FLAT, MFC, RAW
+from chop.bench.methods import BEST_EVOLVED, CONSERVATION, CORR, EVOLVED, FLAT, HAND, LAW, LINE, MFC, RAW
 from chop.bench.report import markdown
 from chop.bench.results import Results
 from chop.bench.store import FILE, About, Store
@@ -237,3 +237,38 @@ def test_one_process_writes_at_a_time(tmp_path):
 
 def test_conditions_have_distinct_settings():
     assert len({(c.settings, c.split, c.steps) for c in CONDITIONS.values()}) == len(CONDITIONS)
+
+
+def test_programs_by_hand_stand_beside_what_they_are_made_of(tmp_path):
+    with Store(tmp_path, FunctionSuite.layout, ABOUT) as store:
+        for name, size in (("conservation/tanh", 1.0), ("conservation/cubic", 0.1)):
+            store.append(records(name, RAW, [0.1 * size] * 4))
+            store.append(records(name, LINE, [0.05 * size] * 4, calls=18))
+            store.append(records(name, LAW, [0.001 * size] * 4, calls=0))
+        store.append(records("conservation/tanh/rollout", RAW, [2.0] * 4, curve=[2.0] * 144))
+        store.append(records("conservation/tanh/rollout", LAW, [0.5] * 4, curve=[0.5] * 144))
+    with Store(tmp_path, FunctionSuite.layout) as store:
+        results = Results(store, FunctionSuite(("conservation",), cases=4))
+        title = "Programs by hand: conservation"
+        assert row_with(results, title, "tanh u") == {
+            "condition": "tanh u", "Raw ICON": "0.1000", "line": "0.0500 (50 %)",
+            "law, no network": "0.0010 (99 %)",
+        }  # fmt: skip
+        assert row_with(results, title, "cubic fluxes (at home)")["line"] == "0.0050 (50 %)"
+        assert list(row_with(results, title, "model evaluations").values())[1:] == ["1", "18", "0"]
+        along = row_with(results, "Along the rollouts", "tanh u", "law, no network")
+        assert along["step 144"] == "0.5000"
+
+
+def test_at_home_the_paper_and_evolution_are_asked_too():
+    asked = {
+        (entry.condition.name, entry.method): entry
+        for entry in FunctionSuite(("mfc",), groups=("hand",)).entries_with({})
+    }
+    for method in (RAW, MFC, CORR, "ridge", BEST_EVOLVED["mfc"], *HAND["mfc"]):
+        assert asked["mfc/g_2to2/1", method].n == 100
+    assert ("mfc/g_2to2/0.3", RAW) in asked
+    assert ("mfc/g_2to2/0.3", MFC) not in asked
+    rolls = FunctionSuite(("conservation",), groups=("hand", "rollout")).entries_with({})
+    counts = {entry.method: entry.n for entry in rolls if entry.condition.steps > 1}
+    assert (counts[LAW], counts[LINE]) == (500, 100)

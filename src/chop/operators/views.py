@@ -41,7 +41,7 @@ class Views(Program):
     )
     helps: ClassVar[str] = "when the model errs differently on the same question in another form"
     base: Program = subprogram("what is asked from each side")
-    turns: int = integer(5, 1, 100, "how many turns of the periodic axis; 1: as it is")
+    turns: int = integer(5, 1, 20, "how many turns of the periodic axis; 1: as it is")
     step: int = integer(2, 1, 100, "how many cells a turn is from the next")
     mirror: bool = flag(False, "each also mirrored")
     sign: bool = flag(False, "each also with the opposite sign")
