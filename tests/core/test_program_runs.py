@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
+from program_sizes import needs_at_most
 from sample_models import Recording
 
 import chop
@@ -110,7 +111,7 @@ def test_calls_can_be_bounded():
 @given(made=program_values(max_leaves=6))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_any_programs_calls_are_known(made):
-    assume(made.calls(4) <= 200)
+    assume(needs_at_most(made, 200, examples=4))
     prompt = make_prompt(1, examples=4, points=8, batch=(2,), channels=(2, 2))
     model = Recording(toy_model)
     try:

@@ -5,7 +5,8 @@ import pickle
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
+from program_sizes import needs_at_most
 
 import chop
 from chop import operators
@@ -118,6 +119,7 @@ def test_a_bound_program_answers_prompts():
 @settings(max_examples=60)
 @given(program=program_values())
 def test_what_is_saved_is_loaded(program, tmp_path_factory):
+    assume(needs_at_most(program, 2000))
     folder = tmp_path_factory.mktemp("programs")
     path = program.save(folder / "p.txt", note="found by\nnobody: é # (", date="today")
     assert chop.Program.load(path) == choose_program(str(path)) == program

@@ -7,6 +7,7 @@ import pytest
 import torch
 from bridge import as_model, described, questions
 from hypothesis import HealthCheck, assume, given, settings
+from program_sizes import needs_at_most
 
 import chop
 from chop.core.errors import ProgramError
@@ -143,7 +144,7 @@ def test_stations(text, prompt):
 def test_any_program(program, prompt):
     """Programs from the whole registry, as far as the oracles know it."""
     assume(not _unknown_to_oracles(program))
-    assume(program.calls(3) <= 120)
+    assume(needs_at_most(program, 120, examples=3))
     try:
         program.run(MODEL, prompt)
     except ProgramError:
