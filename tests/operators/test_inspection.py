@@ -324,6 +324,7 @@ def test_frames_of_a_history_have_each_their_mass():
     assert verdict(asked(uneven), "unit mass") == "no"
     assert float(fact(asked(uneven), "unit mass").value) == pytest.approx(0.5)
     assert verdict(asked(even), "regular grid") == "yes"
+    assert float(fact(asked(even), "spacing").value) == 0.25
     assert verdict(asked(even), "variation not growing") == verdict(asked(even), "travels") == "none"
 
 
@@ -335,7 +336,7 @@ def test_means_at_equal_times_of_what_has_weight():
     assert mean_at_equal_times(values, times, weight).flatten().tolist() == [2, 2, 2, 2]
 
 
-LINES = ("closes on itself", "variation not growing", "travels", "speed", "spacing", "query spectrum")
+LINES = ("closes on itself", "variation not growing", "travels", "speed", "query spectrum")
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -347,6 +348,7 @@ def test_scattered_points_and_stations_have_no_line(dimensions, masked):
         assert not bool(found[name].applies.any()), name
         assert bool(found[name].value.isnan().all()), name
         assert found[name].text().startswith("does not apply: needs functions of one coordinate"), name
+    assert not bool(found["spacing"].applies.any())
     assert bool(torch.isfinite(found["linear"].value).all())
     assert bool(torch.isfinite(found["query distance"].value).all())
 

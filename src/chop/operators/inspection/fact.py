@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from chop.core.errors import ChopError
+from chop.core.prompt import Prompt
 from chop.core.words import count, representation
 
 LEAST = 3
@@ -40,6 +42,10 @@ class Fact:
     deviation: Tensor
     """By how many tolerances the worst example fails: at most 1 where the claim stands, 0 or less inside."""
     least: int = LEAST
+    choices: tuple[str, ...] = ()
+    """What the number may belong to, such as programs; empty where there is nothing to choose."""
+    choice: Tensor | None = None
+    """Which of them it is, ``(...)``."""
 
     @property
     def claims(self) -> bool:
@@ -65,14 +71,34 @@ class Fact:
         applies = int(self.applies.sum())
         if not applies:
             return f"does not apply: needs {self.needs}"
-        middle = f"{float(self.value.nanmedian()):.4g}"
+        middle = self._middle()
         if self.value.numel() == 1:
-            return self._one(middle) if self.claims else f"{middle}  {self.measure}"
+            return self._one(middle) if self.claims else f"{middle}  {self.measure}{self._chosen()}"
         among = "" if applies == self.applies.numel() else f" of {applies}"
         if not self.claims:
-            return f"median {middle}{among}  {self.measure}"
+            return f"median {middle}{among}  {self.measure}{self._chosen()}"
         share = f"{int(self.claim.sum()) / applies:.0%}{among}"
         return f"{share}: {self.says}; {self.measure}: median {middle}"
+
+    def _middle(self) -> str:
+        """The number of one prompt, the median of a batch."""
+        known = self.value[~self.value.isnan()]
+        return f"{float(known.median()):.4g}" if known.numel() else "unknown"
+
+    def chosen(self) -> list[tuple[str, float]]:
+        """What is chosen and in which share of the prompts that it applies to, the most frequent first."""
+        if self.choice is None:
+            return []
+        numbers = self.choice[self.applies].tolist()
+        return [(self.choices[i], n / len(numbers)) for i, n in Counter(numbers).most_common()]
+
+    def _chosen(self) -> str:
+        found = self.chosen()
+        if not found:
+            return ""
+        if self.value.numel() == 1:
+            return f": {found[0][0]}"
+        return ": " + ", ".join(f"{share:.0%} {name}" for name, share in found)
 
     def _one(self, value: str) -> str:
         telling, agreeing = int(self.telling), int(self.agreeing)
@@ -92,6 +118,8 @@ class Fact:
             told |= {"says": self.says, "claim": self.claim.tolist(), "telling": self.telling.tolist()}
             told |= {"agreeing": self.agreeing.tolist(), "deviation": self.deviation.tolist()}
             told |= {"confidence": self.confidence.tolist()}
+        if self.choice is not None:
+            told |= {"choices": list(self.choices), "choice": self.choice.tolist()}
         return told
 
 
@@ -100,6 +128,8 @@ class Facts:
     """All facts of a batch of prompts, in a fixed order; ``facts["mean kept"]`` is one."""
 
     facts: tuple[Fact, ...]
+    prompt: Prompt
+    """What they are about; of batches that were joined the first."""
 
     def __iter__(self) -> Iterator[Fact]:
         return iter(self.facts)
@@ -141,8 +171,11 @@ def joined(parts: Sequence[Facts]) -> Facts:
     """Facts of several batches of the same kind, each with one batch axis, as those of one."""
 
     def one(facts: tuple[Fact, ...]) -> Fact:
-        names = ("value", "applies", "telling", "agreeing", "deviation")
+        names: tuple[str, ...] = ("value", "applies", "telling", "agreeing", "deviation")
+        if facts[0].choice is not None:
+            names = (*names, "choice")
         whole: dict[str, Any] = {name: torch.cat([getattr(fact, name) for fact in facts]) for name in names}
         return replace(facts[0], **whole)
 
-    return Facts(tuple(one(facts) for facts in zip(*(part.facts for part in parts), strict=True)))
+    together = zip(*(part.facts for part in parts), strict=True)
+    return Facts(tuple(one(facts) for facts in together), parts[0].prompt)
