@@ -257,3 +257,14 @@ def test_inspect_asks_a_model(ask, questions, tmp_path):
     one = ask("inspect", "q.npz", "-m", "own.py", "--index", "1")
     assert "sign respected              yes (3 of 3 examples" in one
     assert json.loads(ask("inspect", "q.npz", "--json"))["model"] is None
+
+
+def test_inspect_writes_a_picture(ask, tmp_path):
+    assert ask("inspect", "q.npz", "--out", "facts.png") == "facts.png\n"
+    assert (tmp_path / "facts.png").read_bytes().startswith(b"\x89PNG")
+    said = ask("inspect", "q.npz", "-i", "1", "-m", "conservation", "--out", "facts.json", "--json")
+    assert json.loads(said) == json.loads((tmp_path / "facts.json").read_text())
+    assert json.loads(said)["index"] == 1
+    before = (tmp_path / "facts.png").read_bytes()
+    ask("inspect", "q.npz", "-i", "1", "--out", "facts.png", "--force")
+    assert (tmp_path / "facts.png").read_bytes() != before

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,7 +72,7 @@ class Fact:
         applies = int(self.applies.sum())
         if not applies:
             return f"does not apply: needs {self.needs}"
-        middle = self._middle()
+        middle = self.middle()
         if self.value.numel() == 1:
             return self._one(middle) if self.claims else f"{middle}  {self.measure}{self._chosen()}"
         among = "" if applies == self.applies.numel() else f" of {applies}"
@@ -80,7 +81,7 @@ class Fact:
         share = f"{int(self.claim.sum()) / applies:.0%}{among}"
         return f"{share}: {self.says}; {self.measure}: median {middle}"
 
-    def _middle(self) -> str:
+    def middle(self) -> str:
         """The number of one prompt, the median of a batch."""
         known = self.value[~self.value.isnan()]
         return f"{float(known.median()):.4g}" if known.numel() else "unknown"
@@ -141,7 +142,12 @@ class Facts:
         for fact in self.facts:
             if fact.name == name:
                 return fact
-        raise ChopError(f"there is no fact {name!r}; known are {', '.join(fact.name for fact in self.facts)}")
+        raise ChopError(f"there is no fact {name!r}; known are {', '.join(self.names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What they are called."""
+        return tuple(fact.name for fact in self.facts)
 
     @property
     def prompts(self) -> int:
@@ -156,6 +162,31 @@ class Facts:
     def to_json(self) -> list[dict[str, Any]]:
         """Plain values of every fact, nested as the batch is."""
         return [fact.to_json() for fact in self.facts]
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """The examples, the claims with their evidence, the numbers, with a model its home: a figure.
+
+        Of a batch the first prompt is drawn and the shares of all are told. Given a path it is also saved, as
+        .png, .pdf or .svg.
+        """
+        from chop.pictures.facts import facts_figure
+        from chop.pictures.saving import FIGURE_FORMS, save_as
+
+        figure = facts_figure(self)
+        if path is not None:
+            save_as(Path(path), FIGURE_FORMS, figure)
+        return figure
+
+    def save(self, path: str | Path) -> Path:
+        """A file of the kind that its suffix says.
+
+        .png, .pdf and .svg are the figure of `plot`, .html is a page with it and every fact, .json what
+        `to_json` says. A file that exists is replaced.
+        """
+        from chop.pictures.facts_page import FACTS_FORMS
+        from chop.pictures.saving import save_as
+
+        return save_as(Path(path), FACTS_FORMS, self, {})
 
     def __repr__(self) -> str:
         shown = [fact.name for fact in self.facts if fact.claims and bool(fact.claim.all())]

@@ -28,6 +28,7 @@ _SMALL = 0.1
 HOME = "home"
 ERROR = "held-out error"
 SCALE = "scale seen"
+_WHERE = {FRAME: "in the moving frame", SIGN: "with the other sign", MIRROR: "mirrored"}
 _TWO = "two examples"
 _CIRCLE = "two examples, and functions on grids around the one periodic coordinate"
 _LINE = "two examples, and all functions on one regular grid of one periodic coordinate"
@@ -99,9 +100,14 @@ def _symmetry(name: str, what: str, needs: str) -> Trait[Answered]:
     )
 
 
-def _place(name: str, where: str, needs: str) -> Trait[Answered]:
+def place_name(name: str) -> str:
+    """The claim that a model errs less in a view."""
+    return f"better {_WHERE.get(name, f'at {name}')}"
+
+
+def _place(name: str, needs: str) -> Trait[Answered]:
     return Trait(
-        f"better {where}",
+        place_name(name),
         "each held-out answer is nearer there",
         "held-out error there, of that as it is",
         needs,
@@ -139,10 +145,10 @@ MODEL: tuple[Trait[Answered] | Measurement[Answered], ...] = (
         lambda data: data.applies(AS_IT_IS),
         lambda data: mfc_rule(data.prompt)[1].double(),
     ),
-    *(_place(scale_name(target), f"at {scale_name(target)}", _TWO) for target in TARGETS),
-    _place(FRAME, "in the moving frame", _LINE),
-    _place(SIGN, "with the other sign", _TWO),
-    _place(MIRROR, "mirrored", _PERIOD),
+    *(_place(scale_name(target), _TWO) for target in TARGETS),
+    _place(FRAME, _LINE),
+    _place(SIGN, _TWO),
+    _place(MIRROR, _PERIOD),
     Measurement(
         HOME,
         "held-out error where it is least, of that as it is",
