@@ -420,6 +420,13 @@ def test_what_is_false_is_not_claimed(name, make):
     assert claimed <= 0.01 * n
 
 
+@pytest.mark.parametrize(("name", "make", "model"), BENCH.FALSE_OF_MODELS, ids=lambda part: str(part)[:30])
+def test_what_is_false_of_a_model_is_not_claimed(name, make, model):
+    claimed, n = BENCH.falsely_claimed(name, make, 60, model=model)
+    assert n == 60
+    assert claimed == 0
+
+
 def test_facts_as_text_and_plain_values():
     facts = chop.inspect(prompt_of(HISTORY[:-1], HISTORY[1:], HISTORY[-1]))
     lines = facts.text().splitlines()
