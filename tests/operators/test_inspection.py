@@ -457,6 +457,9 @@ def test_a_batch_is_summed_up_and_batches_are_joined():
     again = joined([chop.inspect(both[:1]), chop.inspect(both[1:])])
     assert again.text() == facts.text()
     assert again.prompts == 3
+    # Only the first prompt is kept, and none of the memory of the others.
+    assert torch.equal(again.prompt.inputs.values, both[0].inputs.values)
+    assert facts.prompt.inputs.values.untyped_storage().nbytes() == both[0].inputs.values.nbytes
 
 
 def test_wrong_uses():

@@ -38,7 +38,9 @@ def inspect(
     from chop.operators.inspection.inspecting import inspect as facts_of
     from chop.pictures.facts_page import FACTS_FORMS
     from chop.pictures.saving import form_of, save_as
+    from chop.runs.progress import passing_bar
     from chop.storage.atomic import check_writable
+    from chop.storage.json_text import readable
 
     if out is not None:
         check_writable(out, FileError, force)
@@ -46,7 +48,12 @@ def inspect(
     with QuestionFile(questions) as file:
         chosen = None if model is None else choose_model(model)
         if index is None:
-            facts = joined([facts_of(part.prompt, chosen) for part in file.batches()])
+            parts = []
+            with passing_bar(len(file), readable(questions.name)) as shown:
+                for part in file.batches():
+                    parts.append(facts_of(part.prompt, chosen))
+                    shown.update(part.first + len(part))
+            facts = joined(parts)
         else:
             facts = facts_of(file.question(index).prompt[0], chosen)
     told = {"file": str(questions), "questions": facts.prompts, "index": index, "model": model}

@@ -130,7 +130,7 @@ class Facts:
 
     facts: tuple[Fact, ...]
     prompt: Prompt
-    """What they are about; of batches that were joined the first."""
+    """What they are about; of a batch the first, as an example."""
 
     def __iter__(self) -> Iterator[Fact]:
         return iter(self.facts)

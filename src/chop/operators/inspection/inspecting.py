@@ -35,7 +35,13 @@ def inspect(prompt: Prompt, model: FrozenModel | None = None) -> Facts:
         if model is not None:
             answered = Answered.by(model, prompt)
             found += [_fact(one, answered, answered.numbers) for one in MODEL]
-        return Facts(tuple(found), prompt)
+        return Facts(tuple(found), _first(prompt))
+
+
+def _first(prompt: Prompt) -> Prompt:
+    """A copy of the first prompt of a batch: facts of a large file must not keep all of it in memory."""
+    one = prompt.flat()[0] if prompt.batch.numel() and prompt.batch else prompt
+    return one._each(torch.clone)
 
 
 def _fact(asked: Trait[Read] | Measurement[Read], data: Read, like: Tensor) -> Fact:
