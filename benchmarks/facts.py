@@ -1,25 +1,33 @@
 """What `chop.inspect` finds in the benchmark's own questions, and how often it claims what is false.
 
-`python benchmarks/facts.py` prints two Markdown tables. The first has a row for each fact and a column for
-each condition: the share of prompts that show it and the median of its number, "-" where it does not apply.
-The second has facts that are false by construction, and in how many prompts they are claimed all the same.
+`python benchmarks/facts.py` prints Markdown tables. The first has a row for each fact and a column for each
+condition: the share of prompts that show it and the median of its number, "-" where it does not apply. The
+second has a row for each condition and tells what the bundled network respects and where it is at home. The
+third counts how often a place where each held-out answer is nearer is better for the query too. The last has
+facts that are false by construction, and in how many prompts they are claimed all the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
-from dataclasses import replace
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 import chop
 from chop import Axis, Field, Prompt
-from chop.bench.function_answers import questions
-from chop.bench.functions import CONDITIONS
-from chop.operators.inspection.fact import Fact
+from chop.bench.functions import FAMILIES, FLUXES, LENGTHS
+from chop.core.model import FrozenModel
+from chop.operators.inspection.answered import AS_IT_IS, HOMES, PROGRAMS
+from chop.operators.inspection.fact import Fact, Facts
+from chop.operators.inspection.model_facts import place_name
+from chop.problems import air, conservation, mfc
+from chop.problems.case import Case
 
 POINTS, MODES = 64, 6
 
@@ -173,43 +181,210 @@ FALSE: tuple[tuple[str, Callable[[torch.Generator, int, int], Prompt]], ...] = (
 EXAMPLES = (3, 5)
 
 
-def falsely_claimed(name: str, make: Callable[..., Prompt], n: int, seed: int = 0) -> tuple[int, int]:
+def halving(random: torch.Generator, n: int, d: int) -> Prompt:
+    """Independent pairs u -> u/2, of which the models below know the answer, but for their errors."""
+    u = waves(random, n, d)
+    return on_circle(u, 0.5 * u)
+
+
+def odd_and_even_handed(prompt: Prompt) -> Tensor:
+    """Half the query and an error of a tenth of it that has every symmetry."""
+    u = prompt.query.values
+    return 0.5 * u + 0.05 * (u.roll(5, dims=-2) + u.roll(-5, dims=-2))
+
+
+def size(prompt: Prompt) -> Tensor:
+    """A thirtieth of the query, as a constant: what breaks a symmetry is a third of the error."""
+    return prompt.query.values.square().mean(dim=-2, keepdim=True).sqrt() / 30
+
+
+def knows_its_place(prompt: Prompt) -> Tensor:
+    return odd_and_even_handed(prompt) + size(prompt) * (2 * math.pi * prompt.query.coords).sin()
+
+
+def knows_its_sign(prompt: Prompt) -> Tensor:
+    return odd_and_even_handed(prompt) + size(prompt)
+
+
+def knows_the_first(prompt: Prompt) -> Tensor:
+    return odd_and_even_handed(prompt) + prompt.outputs.values[..., 0, :, :] / 15
+
+
+def at_home_at_one(prompt: Prompt) -> Tensor:
+    """Errs the more, the farther the prompt's spread is from 1."""
+    spread = prompt.inputs.values.flatten(-3).std(dim=-1)[..., None, None]
+    return prompt.query.values * (0.5 + 0.01 + 0.01 * spread.log().abs())
+
+
+def settled(random: torch.Generator, n: int, d: int) -> Prompt:
+    """The same pairs with a spread of 1."""
+    prompt = halving(random, n, d)
+    scale = prompt.inputs.values.flatten(-3).std(dim=-1)[:, None, None]
+    sizes = {"inputs": scale[..., None], "outputs": scale[..., None], "query": scale}
+    parts = {name: getattr(prompt, name) for name in sizes}
+    return prompt.mapped(
+        **{name: part.with_values(part.values / sizes[name]) for name, part in parts.items()}
+    )
+
+
+FALSE_OF_MODELS: tuple[tuple[str, Callable[..., Prompt], FrozenModel], ...] = (
+    ("shift respected", halving, knows_its_place),
+    ("mirror respected", halving, knows_its_place),
+    ("sign respected", halving, knows_its_sign),
+    ("order respected", halving, knows_the_first),
+    ("better with the other sign", halving, odd_and_even_handed),
+    ("better mirrored", halving, odd_and_even_handed),
+    ("better at scale 0.25", settled, at_home_at_one),
+    ("better at scale 4", settled, at_home_at_one),
+)
+"""Facts, prompts, and models that do not have them."""
+
+
+def falsely_claimed(
+    name: str, make: Callable[..., Prompt], n: int, seed: int = 0, model: FrozenModel | None = None
+) -> tuple[int, int]:
     """In how many of n prompts, half of them with three examples, a fact is claimed; and of how many."""
     half = n // len(EXAMPLES)
-    found = [chop.inspect(make(generator(seed + d), half, d))[name] for d in EXAMPLES]
+    found = [chop.inspect(make(generator(seed + d), half, d), model)[name] for d in EXAMPLES]
     return sum(int(fact.claim.sum()) for fact in found), half * len(found)
 
 
-def shown(fact: Fact) -> str:
+class Asked(NamedTuple):
+    """One condition: its name, its questions and the bundled network that is asked."""
+
+    name: str
+    case: Case
+    network: str
+
+
+SPLIT = "evolution"
+"""What is looked at is not what programs are compared on."""
+
+
+def conditions(n: int, lengths: tuple[float, ...] = (1.0, *LENGTHS)) -> Iterator[Asked]:
+    """The benchmark's single steps, mean-field control at its training length too, and invented stations."""
+    for flux in FLUXES:
+        yield Asked(flux, conservation.sample(flux, n=n, split=SPLIT), "conservation")
+    for family in FAMILIES:
+        for length in lengths:
+            case = mfc.sample(family, length=length, n=n, split=SPLIT)
+            yield Asked(f"{family}/{length:g}", case, "mfc")
+    with tempfile.TemporaryDirectory() as folder:
+        air.make_world(folder)
+        for region, network in (("bthsa", "air_bthsa"), ("yrd", "air_bthsa")):
+            channels = chop.load(network).config.channels
+            case = air.sample(region, n=n, data=folder, split=SPLIT, channels=channels)
+            yield Asked(f"stations/{region}", case, network)
+
+
+def shown(fact: Fact | None) -> str:
     """Of a column's prompts: the share that show a fact, or the median of a number."""
+    if fact is None:
+        return ""
     applies = int(fact.applies.sum())
     if not applies:
         return "-"
-    middle = float(fact.value.nanmedian())
+    known = fact.value[~fact.value.isnan()]
+    if not known.numel():
+        return "cannot tell"
+    middle = float(known.median())
     if not fact.claims:
         return f"{middle:.3g}"
     among = "" if applies == fact.applies.numel() else f" of {applies}"
     return f"{int(fact.claim.sum()) / applies:.0%}{among} ({middle:.2g})"
 
 
+def print_facts(n: int) -> None:
+    """A row for each fact, a column for each condition."""
+    names, columns = [], []
+    for asked in conditions(n):
+        names.append(asked.name)
+        columns.append({fact.name: fact for fact in chop.inspect(asked.case.prompt)})
+    print("| fact |", " | ".join(names), "|")
+    print("|---|" + "---|" * len(names))
+    # Channels of stations have rows of their own, after the mean of the others.
+    rows = sorted({row: None for column in columns for row in column}, key=lambda row: _order(columns, row))
+    for row in rows:
+        print("|", " | ".join([row, *(shown(column.get(row)) for column in columns)]), "|")
+
+
+def _order(columns: list[dict[str, Fact]], row: str) -> float:
+    """The first place at which a fact stands; a further channel's just behind the mean."""
+    places = [list(column).index(row) for column in columns if row in column]
+    return list(columns[0]).index("mean kept") + places[0] / 100 if "channel" in row else places[0]
+
+
+HOME_COLUMNS = (
+    "held-out error", "shift respected", "mirror respected", "sign respected", "order respected",
+    "scale seen", "better at scale 0.25", "better at scale 0.5", "better at scale 1", "better at scale 2",
+    "better at scale 4", "better in the moving frame", "better with the other sign", "better mirrored",
+)  # fmt: skip
+
+
+def print_homes(n: int) -> None:
+    """A row for each condition; then how often a claim about a place holds for the query."""
+    print("| condition | network |", " | ".join(HOME_COLUMNS), "| home |")
+    print("|---" * (len(HOME_COLUMNS) + 3) + "|")
+    claimed: Counter[str] = Counter()
+    confirmed: Counter[str] = Counter()
+    for asked in conditions(n):
+        model = chop.load(asked.network)
+        facts = chop.inspect(asked.case.prompt, model)
+        cells = [shown(facts[name]) for name in HOME_COLUMNS]
+        print("|", " | ".join([asked.name, asked.network, *cells, home_text(facts)]), "|", flush=True)
+        here = query_errors(asked.case, AS_IT_IS, model)
+        for name in HOMES:
+            claim = facts[place_name(name)].claim
+            if bool(claim.any()):
+                claimed[name] += int(claim.sum())
+                confirmed[name] += int((claim & (query_errors(asked.case, name, model) < here)).sum())
+    print("\n| claimed | prompts | true of the query |\n|---|---|---|")
+    for name in HOMES:
+        share = f" ({confirmed[name] / claimed[name]:.0%})" if claimed[name] else ""
+        print(f"| {place_name(name)} | {claimed[name]} | {confirmed[name]}{share} |")
+    whole = sum(claimed.values())
+    print(f"| all | {whole} | {sum(confirmed.values())} ({sum(confirmed.values()) / max(whole, 1):.0%}) |")
+
+
+def query_errors(case: Case, view: str, model: FrozenModel) -> Tensor:
+    """Relative errors of the answers to the queries themselves, asked in a view."""
+    answer = PROGRAMS[view].run(model, case.prompt, trace=False).values
+    return chop.metrics.rel_l2(answer, case.target, case.mask)
+
+
+def home_text(facts: Facts) -> str:
+    """The two places that are best most often, and the median of the least error."""
+    places = [f"{share:.0%} `{name}`".replace("|", "\\|") for name, share in facts["home"].chosen()[:2]]
+    return f"{float(facts['home'].value.nanmedian()):.2f}: {', '.join(places)}"
+
+
+def print_false(n: int) -> None:
+    """A row for each fact that is false by construction."""
+    print("| false by construction | prompts | claimed |\n|---|---|---|")
+    for name, make in FALSE:
+        claimed, whole = falsely_claimed(name, make, n)
+        words = make.__name__.replace("_", " ")
+        print(f"| {name}: {words} | {whole} | {claimed} ({claimed / whole:.2%}) |", flush=True)
+    for name, make, model in FALSE_OF_MODELS:
+        claimed, whole = falsely_claimed(name, make, n, model=model)
+        words = model.__name__.replace("_", " ")
+        print(f"| {name}: {words} (a model) | {whole} | {claimed} ({claimed / whole:.2%}) |", flush=True)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--prompts", type=int, default=100, help="of each condition")
+    arguments.add_argument(
+        "--asked", type=int, default=40, help="of each condition, about which networks are asked"
+    )
     arguments.add_argument("--false", type=int, default=10_000, help="prompts for each fact that is false")
     given = arguments.parse_args()
     torch.set_num_threads(1)
-    conditions = [c for c in CONDITIONS.values() if c.steps == 1 and c.split == "test"]
-    columns = [
-        chop.inspect(questions(replace(c, split="evolution"), 0, given.prompts, 0).prompt) for c in conditions
-    ]
-    print("| fact |", " | ".join(c.name for c in conditions), "|")
-    print("|---|" + "---|" * len(conditions))
-    for facts in zip(*columns, strict=True):
-        print("|", " | ".join([facts[0].name, *map(shown, facts)]), "|")
-    print("\n| false by construction | prompts | claimed |\n|---|---|---|")
-    for name, make in FALSE:
-        claimed, n = falsely_claimed(name, make, given.false)
-        print(f"| {name}: {make.__name__.replace('_', ' ')} | {n} | {claimed} ({claimed / n:.2%}) |")
+    print_facts(given.prompts)
+    print()
+    print_homes(given.asked)
+    print()
+    print_false(given.false)
 
 
 if __name__ == "__main__":

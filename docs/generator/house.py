@@ -24,6 +24,7 @@ DOORS = {
     ("chop.core.prompt", "chop.pictures"),
     ("chop.core.running", "chop.pictures"),
     ("chop.core.forecast", "chop.pictures"),
+    ("chop.operators.inspection.fact", "chop.pictures"),  # facts.plot() and facts.save()
     ("chop.core.text", "chop.operators"),  # the registry looks operators up, ours like anybody's
     ("chop.core.grids", "scipy"),  # a tree, where points are many
     ("chop.core.model", "jax"),  # from_jax

@@ -239,3 +239,32 @@ def test_inspect_reads_a_file_in_pieces(ask, questions, monkeypatch):
     whole = ask("inspect", "q.npz", "--json")
     monkeypatch.setattr("chop.files.questions.BATCH_QUESTIONS", 2)
     assert ask("inspect", "q.npz", "--json") == whole
+
+
+def test_inspect_asks_a_model(ask, questions, tmp_path):
+    said = ask("inspect", "q.npz", "--model", "conservation").splitlines()
+    assert any(line.startswith("order respected             100%: ") for line in said)
+    assert said[-1].startswith("model evaluations           median ")
+    told = json.loads(ask("inspect", "q.npz", "-m", "conservation", "--json"))
+    assert told["model"] == "conservation"
+    with QuestionFile(questions) as file:
+        wanted = chop.inspect(file.read().prompt, chop.load("conservation"))
+    found = {fact["name"]: fact for fact in told["facts"]}
+    assert list(found) == [fact.name for fact in wanted]
+    assert found["held-out error"]["value"] == wanted["held-out error"].value.tolist()
+    assert found["home"]["choice"] == wanted["home"].choice.tolist()
+    (tmp_path / "own.py").write_text("def model(prompt):\n    return prompt.query.values\n")
+    one = ask("inspect", "q.npz", "-m", "own.py", "--index", "1")
+    assert "sign respected              yes (3 of 3 examples" in one
+    assert json.loads(ask("inspect", "q.npz", "--json"))["model"] is None
+
+
+def test_inspect_writes_a_picture(ask, tmp_path):
+    assert ask("inspect", "q.npz", "--out", "facts.png") == "facts.png\n"
+    assert (tmp_path / "facts.png").read_bytes().startswith(b"\x89PNG")
+    said = ask("inspect", "q.npz", "-i", "1", "-m", "conservation", "--out", "facts.json", "--json")
+    assert json.loads(said) == json.loads((tmp_path / "facts.json").read_text())
+    assert json.loads(said)["index"] == 1
+    before = (tmp_path / "facts.png").read_bytes()
+    ask("inspect", "q.npz", "-i", "1", "--out", "facts.png", "--force")
+    assert (tmp_path / "facts.png").read_bytes() != before

@@ -59,6 +59,15 @@ WRONG = {
     "arrays that are no questions to inspect": (("inspect", "names.npz"), "input_values"),
     "infinity to inspect": (("inspect", "infinite.npz"), "query_values of question 1 holds infinity"),
     "a question to inspect that is none": (("inspect", "good.h5", "-i", "3"), "so --index 3 is none"),
+    "facts in a wrong sort of file": (("inspect", "good.h5", "-o", "a.txt"), "not to a.txt"),
+    "facts where a file is": (("inspect", "good.h5", "-o", "old.h5"), "old.h5"),
+    "a model to inspect with that is none": (("inspect", "good.h5", "-m", "conversation"), "no network"),
+    "a model to inspect with that fails": (
+        ("inspect", "good.h5", "-m", "wrong.py"), "the model returned shape"
+    ),
+    "a model to inspect with that knows other functions": (
+        ("inspect", "good.h5", "-m", "air_yrd"), "knows functions of (t, lon, lat)"
+    ),
     "a table of text": (("predict", "table.csv", *ASK), "neither HDF5, NetCDF-4 nor npz"),
     "a truncated HDF5 file": (("predict", "cut.h5", *ASK), "cut.h5 cannot be opened: it is cut off"),
     "a truncated npz file": (("predict", "cut.npz", *ASK), "cut.npz is cut off or damaged"),

@@ -11,6 +11,7 @@ from sample_models import Recording
 import chop
 from chop import Field, ProgramError, Prompt
 from chop.core.catalog import TEXTS
+from chop.core.running import held_out_answers
 from chop.core.text import parse
 from chop.operators import (
     Icon,
@@ -327,3 +328,19 @@ def test_a_candidate_that_explodes_gets_no_weight():
     assert float(weights.sum()) == pytest.approx(1)
     first, last = (parse(name).run(toy_model, prompt).values for name in ("mean_output", "nearest_output"))
     torch.testing.assert_close(result.values, weights[0] * first + weights[2] * last)
+
+
+# Held-out answers of several programs.
+
+
+def test_programs_asked_together_share_what_they_need():
+    prompt = make_prompt(1, batch=(3,))
+    programs = [parse(text) for text in ("icon", "icon | conserve_mean", "flip | icon")]
+    model = Recording(toy_model)
+    answers, calls = held_out_answers(programs, model, prompt)
+    assert calls == 2 * 5  # the projection needs no call of its own, nor is the query asked
+    assert (model.invocations, model.rows) == (1, 3 * calls)
+    for program, answer in zip(programs, answers, strict=True):
+        alone = program.run(toy_model, prompt, validate=True).held_out
+        torch.testing.assert_close(answer, alone, rtol=1e-12, atol=1e-12)
+        assert not answer.is_inference()

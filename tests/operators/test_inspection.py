@@ -324,6 +324,7 @@ def test_frames_of_a_history_have_each_their_mass():
     assert verdict(asked(uneven), "unit mass") == "no"
     assert float(fact(asked(uneven), "unit mass").value) == pytest.approx(0.5)
     assert verdict(asked(even), "regular grid") == "yes"
+    assert float(fact(asked(even), "spacing").value) == 0.25
     assert verdict(asked(even), "variation not growing") == verdict(asked(even), "travels") == "none"
 
 
@@ -335,7 +336,7 @@ def test_means_at_equal_times_of_what_has_weight():
     assert mean_at_equal_times(values, times, weight).flatten().tolist() == [2, 2, 2, 2]
 
 
-LINES = ("closes on itself", "variation not growing", "travels", "speed", "spacing", "query spectrum")
+LINES = ("closes on itself", "variation not growing", "travels", "speed", "query spectrum")
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -347,6 +348,7 @@ def test_scattered_points_and_stations_have_no_line(dimensions, masked):
         assert not bool(found[name].applies.any()), name
         assert bool(found[name].value.isnan().all()), name
         assert found[name].text().startswith("does not apply: needs functions of one coordinate"), name
+    assert not bool(found["spacing"].applies.any())
     assert bool(torch.isfinite(found["linear"].value).all())
     assert bool(torch.isfinite(found["query distance"].value).all())
 
@@ -418,6 +420,13 @@ def test_what_is_false_is_not_claimed(name, make):
     assert claimed <= 0.01 * n
 
 
+@pytest.mark.parametrize(("name", "make", "model"), BENCH.FALSE_OF_MODELS, ids=lambda part: str(part)[:30])
+def test_what_is_false_of_a_model_is_not_claimed(name, make, model):
+    claimed, n = BENCH.falsely_claimed(name, make, 60, model=model)
+    assert n == 60
+    assert claimed == 0
+
+
 def test_facts_as_text_and_plain_values():
     facts = chop.inspect(prompt_of(HISTORY[:-1], HISTORY[1:], HISTORY[-1]))
     lines = facts.text().splitlines()
@@ -448,6 +457,9 @@ def test_a_batch_is_summed_up_and_batches_are_joined():
     again = joined([chop.inspect(both[:1]), chop.inspect(both[1:])])
     assert again.text() == facts.text()
     assert again.prompts == 3
+    # Only the first prompt is kept, and none of the memory of the others.
+    assert torch.equal(again.prompt.inputs.values, both[0].inputs.values)
+    assert facts.prompt.inputs.values.untyped_storage().nbytes() == both[0].inputs.values.nbytes
 
 
 def test_wrong_uses():

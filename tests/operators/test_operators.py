@@ -90,6 +90,7 @@ class TestGridTransforms(OperatorConformance):
         Reflect(),
         Turn(),
         Turn(cells=-3),
+        Turn(cells=5, anchored=False),
         Increment(),
     )
 

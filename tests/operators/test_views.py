@@ -144,6 +144,14 @@ def test_a_turn_begins_at_the_landmark():
         assert torch.equal(frame.prompt.query.coords, prompt.query.coords)
 
 
+def test_without_the_landmark_a_turn_is_what_it_says():
+    prompt = make_prompt(1, points=8, batch=(3,))
+    frame = Turn(cells=3, anchored=False).fit(prompt)
+    np.testing.assert_array_equal(
+        frame.prompt.query.values.numpy(), np.roll(prompt.query.values.numpy(), -3, axis=-2)
+    )
+
+
 def test_unobserved_values_are_no_landmark():
     prompt = make_prompt(1, points=8)
     values = torch.zeros(5, 8, 1, dtype=torch.float64)
@@ -183,6 +191,26 @@ def test_grids_of_time_and_place_turn_by_the_coarser_cell():
         assert torch.equal(turned, given_)
     by = frame.notes["turned by"] * 50
     torch.testing.assert_close(by, by.round(), rtol=0, atol=1e-5)
+
+
+def test_points_of_time_and_place_in_any_order_turn_at_every_time():
+    """Inputs on eight places, outputs on four, twice: one cell is a quarter."""
+    places = torch.cartesian_prod(torch.tensor([0.0]), torch.arange(8) / 8).double()
+    later = torch.cartesian_prod(torch.tensor([0.5, 1.0]), torch.arange(4) / 4).double()
+    later = later[torch.randperm(8, generator=torch.Generator().manual_seed(0))]
+
+    def u(coords):
+        return (10 * coords[..., :1] + (2 * math.pi * coords[..., 1:]).sin()).expand(3, -1, -1)
+
+    axes = (Axis("t"), Axis("x", 1.0))
+    query = Field(places, u(places)[0])
+    prompt = Prompt(Field(places, u(places)), Field(later, u(later)), query, later, axes=axes)
+    frame = Turn(cells=1, anchored=False).fitted(prompt)
+    for part in (frame.prompt.inputs, frame.prompt.outputs):
+        before = part.coords.clone()
+        before[..., 1] += 0.25
+        torch.testing.assert_close(part.values, u(before))
+    torch.testing.assert_close(frame.back_held_out(frame.prompt.outputs.values), prompt.outputs.values)
 
 
 def test_scattered_points_keep_their_places_on_the_circle():

@@ -37,7 +37,7 @@ MODEL_HELP = (
 PROGRAM_HELP = f"The text of a program, a .txt file with it, or one of {', '.join(PROGRAMS)}."
 
 _Questions = Annotated[Path, typer.Argument(help="The questions: .h5, .nc or .npz.", metavar="QUESTIONS")]
-_MODEL: Any = typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))
+MODEL_OPTION: Any = typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))
 _Program = Annotated[
     str,
     typer.Option("--program", "-p", help=PROGRAM_HELP, autocompletion=_beginning(lambda: list(PROGRAMS))),
@@ -50,7 +50,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 def predict(
     questions: _Questions,
-    model: Annotated[str, _MODEL],
+    model: Annotated[str, MODEL_OPTION],
     out: Annotated[Path, typer.Option("--out", "-o", help="The answers: .h5, .nc or .npz.")],
     program: _Program = "raw",
     validate: Annotated[
@@ -151,7 +151,7 @@ def explain(
         ),
     ] = None,
     program: _Program = "raw",
-    model: Annotated[str | None, _MODEL] = None,
+    model: Annotated[str | None, MODEL_OPTION] = None,
     index: Annotated[int, typer.Option("--index", "-i", min=0, help="Which question, from 0.")] = 0,
     validate: Annotated[bool, typer.Option("--validate", help="Also compute the in-context error.")] = False,
     out: Annotated[

@@ -59,6 +59,8 @@ _COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     inspect_questions: (
         "chop inspect questions.h5",
         "chop inspect questions.npz --index 3",
+        "chop inspect questions.h5 --model conservation",
+        "chop inspect questions.h5 -i 3 -m conservation --out facts.png",
         "chop inspect questions.nc --json",
     ),
     convert: (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -194,3 +194,18 @@ def run_program(
         prompt=prompt,
         _trace=trace,
     )
+
+
+def held_out_answers(
+    programs: Sequence[Program], model: FrozenModel, prompt: Prompt, max_bytes: int = MAX_BYTES
+) -> tuple[list[Tensor], int]:
+    """What programs answer at the example inputs, ``(..., D, m, c)`` each, and Q for all of them together.
+
+    They are asked in one run, so that they share rounds and whatever two of them need; held out as for
+    ``validate``. The query itself is not asked.
+    """
+    caller = Caller(model, prompt, max_bytes)
+    goals = [HeldOut(program, prompt, pad=True, gap=0) for program in programs]
+    with torch.inference_mode():
+        record = schedule(goals, caller)
+    return [record.results[goal].clone() for goal in goals], caller.evaluations

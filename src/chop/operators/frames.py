@@ -10,7 +10,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from chop.core.parameters import choice, integer
+from chop.core.parameters import choice, flag, integer
 from chop.core.program import Frame, Notes, Transform
 from chop.core.prompt import Field, Prompt, without_repeats
 from chop.core.units import binary_unit, in_units
@@ -101,13 +101,15 @@ class Turn(Transform):
     )
     helps: ClassVar[str] = "when a model's answer depends on where the circle begins"
     cells: int = integer(0, -1000, 1000, "how far beyond the landmark the axis begins")
+    anchored: bool = flag(True, "count from the landmark; otherwise from where the axis begins now")
 
     def fit(self, prompt: Prompt) -> Frame:
         axis, period = circle(prompt, self.name)
         start, cell = _start(prompt, axis, period), period / _places(prompt, axis, period)
-        # The landmark is known to a cell: a little more than none keeps rounding from making it one less.
-        whole = torch.floor((_landmark(prompt, axis) - start) / cell + 1e-3)
-        by = (whole + self.cells) * cell
+        by = self.cells * cell
+        if self.anchored:
+            # Whole cells: a little more than none keeps rounding from making it one less.
+            by = by + torch.floor((_landmark(prompt, axis) - start) / cell + 1e-3) * cell
 
         def turned(places: Tensor) -> Tensor:
             begin, back = (each[(...,) + (None,) * (places.ndim - each.ndim)] for each in (start, by))

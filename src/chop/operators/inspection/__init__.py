@@ -1,1 +1,1 @@
-"""What the examples of a prompt show, read off without any model: claims with their evidence, and numbers."""
+"""What the examples of a prompt show, and how a model answers at them: claims with evidence, and numbers."""

@@ -100,7 +100,7 @@ def _linear(data: Observed) -> Evidence:
     return Evidence(ratio(left, whole), telling, share)
 
 
-CHANGE: tuple[Trait | Measurement, ...] = (
+CHANGE: tuple[Trait[Observed] | Measurement[Observed], ...] = (
     Trait(
         "travels",
         "the change is one cyclic shift",

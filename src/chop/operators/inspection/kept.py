@@ -111,7 +111,7 @@ def _carried(values: Tensor, seen: Tensor) -> Tensor:
     return values.gather(-2, torch.maximum(last, first))
 
 
-def mean_claims(channels: int) -> tuple[Trait, ...]:
+def mean_claims(channels: int) -> tuple[Trait[Observed], ...]:
     """Whether the mean is kept, channel by channel."""
     return tuple(
         Trait(
@@ -126,7 +126,7 @@ def mean_claims(channels: int) -> tuple[Trait, ...]:
     )
 
 
-KEPT: tuple[Trait, ...] = (
+KEPT: tuple[Trait[Observed], ...] = (
     Trait(
         "unit mass",
         "each output has mean 1",

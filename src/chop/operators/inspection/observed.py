@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,10 @@ Data written with four digits pass, and what a law fails by is seldom so small i
 """
 
 
+Read = TypeVar("Read")
+"""What a fact is read off: a prompt as observed, or a model's answers at its examples."""
+
+
 class Evidence(NamedTuple):
     """By how much each example ``(..., D)`` fails a law, and which of them can tell."""
 
@@ -34,28 +38,31 @@ class Evidence(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Trait:
+class Trait(Generic[Read]):
     """Something that every example must keep up to ``limit`` for it to be claimed."""
 
     name: str
     says: str
     measure: str
     needs: str
-    applies: Callable[[Observed], Tensor]
-    read: Callable[[Observed], Evidence]
+    applies: Callable[[Read], Tensor]
+    read: Callable[[Read], Evidence]
     limit: float = TOLERANCE
     least: int = LEAST
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Generic[Read]):
     """A number of each prompt that claims nothing."""
 
     name: str
     measure: str
     needs: str
-    applies: Callable[[Observed], Tensor]
-    read: Callable[[Observed], Tensor]
+    applies: Callable[[Read], Tensor]
+    read: Callable[[Read], Tensor]
+    choices: tuple[str, ...] = ()
+    chosen: Callable[[Read], Tensor] | None = None
+    """Which of the choices the number belongs to, ``(...)``."""
 
 
 @dataclass(frozen=True, eq=False)

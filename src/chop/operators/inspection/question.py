@@ -87,7 +87,7 @@ def _pooled(data: Observed, part: str, what: str) -> Tensor:
     return mean_of(off.square(), seen).squeeze(-1).sqrt() * data.unit
 
 
-QUERY: tuple[Measurement, ...] = (
+QUERY: tuple[Measurement[Observed], ...] = (
     Measurement(
         "query distance",
         "to the nearest example, of the examples' own nearest distance",
@@ -110,7 +110,7 @@ QUERY: tuple[Measurement, ...] = (
         _finer,
     ),
 )
-SCALE: tuple[Measurement, ...] = tuple(
+SCALE: tuple[Measurement[Observed], ...] = tuple(
     Measurement(
         f"{part[:-1]} {what}",
         f"of all {part}",

@@ -76,6 +76,13 @@ def unevenness(coords: Tensor) -> Tensor:
     The order of the points does not matter. n points make a grid if the numbers of different coordinates
     along each axis multiply to n.
     """
+    cells, cell, off = _steps(coords)
+    complete = (cells + 1).prod(dim=-1) == coords.shape[-2]
+    return torch.where(complete, ratio(off, cell).amax(dim=-1), torch.inf)
+
+
+def _steps(coords: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each coordinate ``(..., k)``: how many steps it takes, their mean, and how far one is off it."""
     ordered = coords.sort(dim=-2).values
     steps = torch.cat([ordered[..., 1:, :], ordered[..., -1:, :]], dim=-2) - ordered  # the last is 0
     extent = (ordered[..., -1:, :] - ordered[..., :1, :]).squeeze(-2)
@@ -83,8 +90,7 @@ def unevenness(coords: Tensor) -> Tensor:
     cells = new.sum(dim=-2)
     cell = extent / cells.clamp(min=1)
     off = torch.where(new, (steps - cell.unsqueeze(-2)).abs(), 0).amax(dim=-2)
-    complete = (cells + 1).prod(dim=-1) == coords.shape[-2]
-    return torch.where(complete, ratio(off, cell).amax(dim=-1), torch.inf)
+    return cells, cell, off
 
 
 def _regular(data: Observed) -> Evidence:
@@ -120,8 +126,12 @@ def _seam(data: Observed) -> Evidence:
 
 
 def _spacing(data: Observed) -> Tensor:
-    along = data.prompt.query.coords[..., 0]
-    return (along.amax(dim=-1) - along.amin(dim=-1)) / max(1, data.prompt.query.points - 1)
+    return _steps(data.prompt.query.coords)[1][..., -1]
+
+
+def _even(data: Observed) -> Tensor:
+    cells, cell, off = (part[..., -1] for part in _steps(data.prompt.query.coords))
+    return (cells > 0) & (off <= TOLERANCE * cell)
 
 
 def _has_period(data: Observed) -> Tensor:
@@ -132,7 +142,7 @@ def _periods(data: Observed) -> list[float]:
     return [axis.period for axis in data.prompt.axes or () if axis.period is not None]
 
 
-STRUCTURE: tuple[Trait | Measurement, ...] = (
+STRUCTURE: tuple[Trait[Observed] | Measurement[Observed], ...] = (
     Trait(
         "consecutive frames",
         "each output is the next input, the last one the query",
@@ -175,7 +185,13 @@ STRUCTURE: tuple[Trait | Measurement, ...] = (
         lambda data: data.everywhere,
         lambda data: torch.full_like(data.unit, data.prompt.inputs.points),
     ),
-    Measurement("spacing", "between neighbouring points", REGULAR_LINE, on_regular_line, _spacing),
+    Measurement(
+        "spacing",
+        "between neighbouring points along the last coordinate",
+        "points that are evenly spaced along the last coordinate",
+        _even,
+        _spacing,
+    ),
     Measurement(
         "period",
         "of the coordinate that has one",
