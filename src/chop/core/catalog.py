@@ -22,7 +22,10 @@ TEXTS: Mapping[str, str] = MappingProxyType(
 
 BY_HAND: Mapping[str, str] = MappingProxyType(
     {
-        "line": 'moving_frame(shift="spectral") | views(krige(icon), turns=3, step=3)',
+        "line": (
+            'moving_frame(shift="spectral") | rescale(center="mean", target=0.8) | '
+            "views(krige(icon), turns=3, step=3)"
+        ),
         "densities": "views(krige(icon), turns=3, step=3, mirror=True) | nonnegative",
         "anything": "views(select(krige(icon), icon), turns=3, step=3)",
     }
