@@ -51,6 +51,8 @@ def test_what_the_trace_tells(case):
     assert (told["speeds"].abs().amax(dim=-1) <= told["dissipation"] * (1 + 1e-6)).all()
     assert (told["residual"] < 0.005).all()
     assert (told["penalty"] > 0).all()
+    assert (told["viscosity"] < 1e-5).all()  # the flux has none
+    assert (told["viscosity_uncertainty"] > 0).all()
 
 
 def test_the_mean_stays(case):

@@ -27,10 +27,10 @@ REMEMBERED_BATCHES = 4
 @final
 @dataclass(frozen=True)
 class Law(Leaf):
-    """Fits u_t + f(u)_x = 0 to the example pairs and takes one step with it from the query.
+    """Fits u_t + f(u)_x = nu u_xx to the example pairs and takes one step with it from the query.
 
-    f' is a spline, smooth where the pairs are silent; how smooth is chosen by cross-validation. The numerical
-    dissipation is fitted too. Each output must be one step after its input, the same step for all; values
+    f' is a spline, smooth where the pairs are silent; how smooth is chosen by cross-validation. The viscosity
+    nu, 0 or more, and the numerical dissipation are fitted too. Each output must be one step after its input, the same step for all; values
     cannot show whether that is so, but a large ``residual`` in the trace tells. Needs one channel on one
     regular periodic grid. The law depends on the examples only, so in a rollout it is fitted once; beyond
     their values f' is constant.
@@ -54,6 +54,8 @@ class Law(Leaf):
         return after.reshape(prompt.answer_shape), {
             "residual": told(law.residual for law in laws),
             "dissipation": told(law.dissipation for law in laws),
+            "viscosity": told(law.viscosity for law in laws),
+            "viscosity_uncertainty": told(law.viscosity_uncertainty for law in laws),
             "penalty": told(law.penalty for law in laws),
             "levels": told(law.levels for law in laws),
             "speeds": told(law.speeds for law in laws),
