@@ -159,7 +159,7 @@ class FluxFit:
 
     @property
     def flux(self) -> Array:
-        """f at the levels without its value at the lowest, which nothing shows: values times circles a frame."""
+        """f at the levels less f at the lowest, which nothing shows; in values times circles a frame."""
         found: Array = self.spread * (_TO_LEVELS @ self.theta[:COEFFICIENTS])
         return found
 

@@ -16,6 +16,7 @@ from chop.core.errors import ProgramError
 from chop.core.fields import versions
 from chop.core.program import Leaf, Notes
 from chop.core.prompt import Field, Prompt
+from chop.core.trace import FoundFunction
 from chop.numerics import Array
 from chop.numerics.flux_fit import FluxFit, fit_flux
 from chop.operators.domain import need_cyclic_grid
@@ -30,10 +31,11 @@ class Law(Leaf):
     """Fits u_t + f(u)_x = nu u_xx to the example pairs and takes one step with it from the query.
 
     f' is a spline, smooth where the pairs are silent; how smooth is chosen by cross-validation. The viscosity
-    nu, 0 or more, and the numerical dissipation are fitted too. Each output must be one step after its input, the same step for all; values
-    cannot show whether that is so, but a large ``residual`` in the trace tells. Needs one channel on one
-    regular periodic grid. The law depends on the examples only, so in a rollout it is fitted once; beyond
-    their values f' is constant.
+    nu, 0 or more, and the numerical dissipation are fitted too. The trace draws f and f' with their
+    uncertainty, in units of the coordinate and of a step. Each output must be one step after its input, the
+    same step for all; values cannot show whether that is so, but a large ``residual`` in the trace tells.
+    Needs one channel on one regular periodic grid. The law depends on the examples only, so in a rollout it
+    is fitted once; beyond their values f' is constant.
     """
 
     name: ClassVar[str] = "law"
@@ -46,20 +48,33 @@ class Law(Leaf):
         laws = _laws(prompt.inputs, prompt.outputs)
         queries = _frames(prompt.query.values.unsqueeze(-3))
 
+        (axis,) = prompt.axes or ()
+        circle = axis.period or 1.0  # the grid was seen to close on itself: there is one
+
         def told(each: Iterable[Array | float]) -> Tensor:
             found = torch.from_numpy(np.stack([np.asarray(one) for one in each]))
             return found.to(prompt.device, prompt.dtype).reshape(prompt.batch + found.shape[1:])
 
+        levels = told(law.levels for law in laws)
         after = told(law.advance(query) for law, query in zip(laws, queries, strict=True))
         return after.reshape(prompt.answer_shape), {
             "residual": told(law.residual for law in laws),
-            "dissipation": told(law.dissipation for law in laws),
-            "viscosity": told(law.viscosity for law in laws),
-            "viscosity_uncertainty": told(law.viscosity_uncertainty for law in laws),
+            "viscosity": circle**2 * told(law.viscosity for law in laws),
+            "its uncertainty": circle**2 * told(law.viscosity_uncertainty for law in laws),
+            "dissipation": circle * told(law.dissipation for law in laws),
             "penalty": told(law.penalty for law in laws),
-            "levels": told(law.levels for law in laws),
-            "speeds": told(law.speeds for law in laws),
-            "uncertainty": told(law.uncertainty for law in laws),
+            "f": FoundFunction(
+                levels,
+                circle * told(law.flux for law in laws),
+                circle * told(law.flux_uncertainty for law in laws),
+                ("u", "f(u), 0 at the lowest u"),
+            ),
+            "f'": FoundFunction(
+                levels,
+                circle * told(law.speeds for law in laws),
+                circle * told(law.uncertainty for law in laws),
+                ("u", f"f'(u), {axis.name} a frame"),
+            ),
         }
 
 
