@@ -1,6 +1,5 @@
 """The law of one prompt: what it answers, remembers and refuses."""
 
-import gc
 import json
 
 import numpy as np
@@ -149,22 +148,28 @@ def test_what_was_written_to_is_not_remembered(case, fits):
     torch.testing.assert_close(second, case.prompt.query.values, rtol=0, atol=0.05)  # nothing moves
 
 
-def test_laws_are_forgotten_with_their_examples(case):
-    before = len(laws._known)
-    part = case.prompt[:1]
-    answer(part)
-    assert len(laws._known) == min(before + 1, laws.REMEMBERED_BATCHES)
-    key = id(part.inputs)
-    del part
-    gc.collect()
-    assert key not in laws._known
+def test_a_rollout_with_a_validator_fits_held_out_laws_once(case, fits):
+    """Held-out prompts are new at every step; the pairs that they kept are not."""
+    chop.rollout("select(law, copy_query)", toy_model, case.prompt, 3)
+    assert len(fits) == 3 * (1 + 5)
+    law.run(toy_model, case.prompt, validate=True)
+    assert len(fits) == 3 * (1 + 5)
 
 
-def test_only_a_few_are_remembered(case):
-    parts = [case.prompt[:1] for _ in range(laws.REMEMBERED_BATCHES + 2)]
-    for part in parts:
-        answer(part)
-    assert len(laws._known) == laws.REMEMBERED_BATCHES
+def test_held_out_laws_of_a_rollout_are_those_of_a_single_step(case):
+    frames = chop.rollout("select(law, copy_query)", toy_model, case.prompt, 2).values
+    fresh = case.prompt[:].mapped(query=case.prompt.query.with_values(frames[:, 0]))
+    torch.testing.assert_close(parse("select(law, copy_query)").run(toy_model, fresh).values, frames[:, 1])
+
+
+def test_chosen_pairs_of_chosen_pairs_are_remembered_by_what_they_are(case, fits):
+    some = case.prompt.choose(torch.tensor([[4, 2, 1]] * 3))
+    answer(some)
+    answer(case.prompt.choose(torch.tensor([[4, 2, 1]] * 3)))
+    answer(case.prompt.choose(torch.tensor([[0, 1, 2, 4]] * 3)).choose(torch.tensor([[3, 2, 1]] * 3)))
+    assert fits == [3, 3, 3]
+    answer(case.prompt.choose(torch.tensor([[4, 1, 2]] * 3)))
+    assert len(fits) == 6
 
 
 def test_held_out_is_a_fit_without_the_pair(case):

@@ -456,7 +456,7 @@ def step_spline_law(  # type: ignore[no-untyped-def]
                 d_edge[n] = d_edge[0]
                 for i in range(n):
                     d[i] = start[i] + keep * ((d[i] - start[i]) - step * (d_edge[i + 1] - d_edge[i]))
-            # The viscous flux joins only now: it does not depend on the speed, by which the other is measured.
+            # The viscous flux joins only now: unlike the other, it does not depend on the speed.
             if viscosity > 0.0:
                 edge[0] -= viscosity * thickness * (u[0] - u[n - 1])
                 for i in range(1, n):

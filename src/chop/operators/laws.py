@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -13,16 +11,13 @@ import torch
 from torch import Tensor
 
 from chop.core.errors import ProgramError
-from chop.core.fields import versions
 from chop.core.program import Leaf, Notes
-from chop.core.prompt import Field, Prompt
+from chop.core.prompt import Prompt
+from chop.core.remembering import ExampleMemory, first_prompt
 from chop.core.trace import FoundFunction
 from chop.numerics import Array
 from chop.numerics.flux_fit import FluxFit, fit_flux
 from chop.operators.domain import need_cyclic_grid
-
-REMEMBERED_BATCHES = 4
-"""Batches of examples whose laws are kept for the next question, as long as the examples themselves live."""
 
 
 @final
@@ -44,8 +39,8 @@ class Law(Leaf):
     helps: ClassVar[str] = "when a conserved quantity is carried around a circle by itself, whatever its flux"
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
-        _need_one_observed_quantity(prompt, self.name)
-        laws = _laws(prompt.inputs, prompt.outputs)
+        _need_frames(prompt, self.name)
+        laws = _laws(prompt)
         queries = _frames(prompt.query.values.unsqueeze(-3))
 
         (axis,) = prompt.axes or ()
@@ -78,8 +73,8 @@ class Law(Leaf):
         }
 
 
-def _need_one_observed_quantity(prompt: Prompt, who: str) -> None:
-    """One channel, on one grid around a circle, with every value observed."""
+def _need_frames(prompt: Prompt, who: str) -> None:
+    """One channel, on one grid around a circle, with every value observed, at times that can be frames'."""
     if prompt.graph is not None:
         raise ProgramError(f"{who} is for a regular grid, but this prompt's points form a graph")
     need_cyclic_grid(prompt, who)
@@ -90,27 +85,28 @@ def _need_one_observed_quantity(prompt: Prompt, who: str) -> None:
         raise ProgramError(f"{who} goes from point to point and needs every value observed")
 
 
-_Entry = tuple["weakref.ref[Field]", "weakref.ref[Field]", object, list[FluxFit]]
-_known: OrderedDict[int, _Entry] = OrderedDict()
+_memory = ExampleMemory()
 
 
-def _laws(inputs: Field, outputs: Field) -> list[FluxFit]:
-    """The law of each prompt of a batch, fitted once as long as the very fields live and stay as they are."""
-    key, state = id(inputs), versions((inputs.values, outputs.values))
-    entry = _known.get(key)
-    if entry is not None and (entry[0](), entry[1](), entry[2]) == (inputs, outputs, state):
-        return entry[3]
-    pairs = zip(_frames(inputs.values), _frames(outputs.values), strict=True)
-    laws = [fit_flux(before, after) for before, after in pairs]
-    # What is made in inference mode does not count how often it is written to: it is not remembered.
-    if not (inputs.values.is_inference() or outputs.values.is_inference()):
+def _laws(prompt: Prompt) -> list[FluxFit]:
+    """The law of each prompt of a batch, from the pairs it has kept of the prompt that it comes from.
 
-        def forget(_: object) -> None:
-            _known.pop(key, None)
-
-        _known[key] = weakref.ref(inputs, forget), weakref.ref(outputs, forget), state, laws
-        while len(_known) > REMEMBERED_BATCHES:
-            _known.popitem(last=False)
+    Each choice of pairs is fitted once as long as the very fields of the first prompt live and stay as they
+    are: so the held-out laws of a rollout, too.
+    """
+    before, after = _frames(prompt.inputs.values), _frames(prompt.outputs.values)
+    root, kept = first_prompt(prompt)
+    known: dict[tuple[int, ...], FluxFit] | None = _memory.recall(root)
+    if known is None:
+        known = {}
+        _memory.keep(root, known)
+    each = max(1, len(before) // max(1, root.batch.numel()))
+    laws = []
+    for i, pairs in enumerate(kept.reshape(len(before), -1).tolist()):
+        key = (i // each, *pairs)
+        if key not in known:
+            known[key] = fit_flux(before[i], after[i])
+        laws.append(known[key])
     return laws
 
 
