@@ -216,6 +216,21 @@ def without_period():
     return Prompt(prompt.inputs, prompt.outputs, prompt.query, prompt.at, axes=(Axis("x"),))
 
 
+def without_order():
+    prompt = make_prompt(1)
+    return prompt.mapped(times=torch.zeros_like(prompt.times))
+
+
+def of_time():
+    prompt = make_prompt(1)
+    return Prompt(prompt.inputs, prompt.outputs, prompt.query, prompt.at, axes=(Axis("t", 1.0),))
+
+
+def test_a_pair_shown_twice_has_one_time(case):
+    """As padding has it."""
+    answer(case.prompt.choose(torch.tensor([[0, 1, 1, 2, 0]] * 3)))
+
+
 @pytest.mark.parametrize(
     ("prompt", "why"),
     [
@@ -228,6 +243,8 @@ def without_period():
         (without_period, r"law .* one periodic coordinate"),
         (uneven, r"law .* regular grid of spacing"),
         (unobserved, r"law .* every value observed"),
+        (without_order, r"law is for frames in the order of time.* same time index"),
+        (of_time, r"law goes from one time to the next.* functions of time t"),
     ],
 )
 def test_what_it_is_not_for(prompt, why):

@@ -83,6 +83,24 @@ def _need_frames(prompt: Prompt, who: str) -> None:
     masks = (part.mask for part in (prompt.inputs, prompt.outputs, prompt.query))
     if any(mask is not None and not bool(mask.all()) for mask in masks):
         raise ProgramError(f"{who} goes from point to point and needs every value observed")
+    if prompt.axis("t") is not None:
+        raise ProgramError(f"{who} goes from one time to the next, but these fields are functions of time t")
+    if _differ_at_one_time(prompt):
+        raise ProgramError(
+            f"{who} is for frames in the order of time, but this prompt's times give different inputs the "
+            "same time index"
+        )
+
+
+def _differ_at_one_time(prompt: Prompt) -> bool:
+    """Whether two inputs have the same time index and are not the same, as padding is."""
+    assert prompt.times is not None
+    times, values = prompt.times[..., :-1], prompt.inputs.values
+    first = (times.unsqueeze(-1) == times.unsqueeze(-2)).to(torch.uint8).argmax(dim=-1)
+    if bool((first == torch.arange(prompt.examples, device=prompt.device)).all()):
+        return False
+    index = first[..., None, None].expand_as(values)
+    return not bool((values.gather(-3, index) == values).all())
 
 
 _memory = ExampleMemory()
