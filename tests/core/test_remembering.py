@@ -5,13 +5,13 @@ import gc
 import pytest
 import torch
 
-from chop.core.remembering import REMEMBERED, ExampleMemory, ancestors, first_prompt
+from chop.core.remembering import REMEMBERED, KnownExamples, ancestors, first_prompt
 from chop.testing import make_prompt
 
 
 @pytest.fixture
 def memory():
-    return ExampleMemory()
+    return KnownExamples()
 
 
 def test_the_next_question_about_the_same_examples_knows(memory):

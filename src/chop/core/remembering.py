@@ -29,7 +29,7 @@ class _Entry(NamedTuple):
     made: Any
 
 
-class ExampleMemory:
+class KnownExamples:
     """What was made of the examples of the last few prompts.
 
     It is known as long as the very fields live and neither they nor ``also``, the tensors that it depends on

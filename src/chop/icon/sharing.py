@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.core.prompt import Prompt, without_repeats
-from chop.core.remembering import ExampleMemory, ancestors
+from chop.core.remembering import KnownExamples, ancestors
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ class InContextNetwork(nn.Module, ABC):
         return flat.unsqueeze(1) if flat.ndim == 3 else flat.flatten(1, -3)
 
 
-_memories: weakref.WeakKeyDictionary[InContextNetwork, ExampleMemory] = weakref.WeakKeyDictionary()
+_memories: weakref.WeakKeyDictionary[InContextNetwork, KnownExamples] = weakref.WeakKeyDictionary()
 
 
 def recall_examples(network: InContextNetwork, root: Prompt) -> Any:
@@ -158,4 +158,4 @@ def recall_examples(network: InContextNetwork, root: Prompt) -> Any:
 def remember_examples(network: InContextNetwork, root: Prompt, encoded: Any) -> None:
     """Keep what was made of a prompt's pairs for the next call."""
     if not torch.is_grad_enabled():
-        _memories.setdefault(network, ExampleMemory()).keep(root, encoded, network.parameters())
+        _memories.setdefault(network, KnownExamples()).keep(root, encoded, network.parameters())

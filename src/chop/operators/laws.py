@@ -13,7 +13,7 @@ from torch import Tensor
 from chop.core.errors import ProgramError
 from chop.core.program import Leaf, Notes
 from chop.core.prompt import Prompt
-from chop.core.remembering import ExampleMemory, first_prompt
+from chop.core.remembering import KnownExamples, first_prompt
 from chop.core.trace import FoundFunction
 from chop.numerics import Array
 from chop.numerics.flux_fit import FluxFit, fit_flux
@@ -103,7 +103,7 @@ def _differ_at_one_time(prompt: Prompt) -> bool:
     return not bool((values.gather(-3, index) == values).all())
 
 
-_memory = ExampleMemory()
+_memory = KnownExamples()
 
 
 def _laws(prompt: Prompt) -> list[FluxFit]:
