@@ -177,7 +177,7 @@ def time_rows() -> Iterable[tuple[object, ...]]:
 
 
 def starts(rows: int, points: int) -> np.ndarray:
-    streams = (random_stream("conservation", "other truth", 0, i) for i in range(rows))
+    streams = (random_stream("conservation", "test", 1, i) for i in range(rows))
     return np.array([InitialCondition().draw(stream, points) for stream in streams])
 
 
@@ -245,35 +245,67 @@ def sindy_table(chosen_on: int, n: int) -> None:
     )  # fmt: skip
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--cases", type=int, default=500, help="trajectories of each benchmark flux")
-    arguments.add_argument("--others", type=int, default=100, help="of each other table")
-    given = arguments.parse_args()
-    few = max(given.others // 5, 2)
-    torch.set_num_threads(1)
-    table("The benchmark's questions, test split.", ACCURACY, benchmark_rows(given.cases))
+def benchmark(n: int) -> None:
+    table("The benchmark's questions, test split.", ACCURACY, benchmark_rows(n))
+
+
+def duration(_: int) -> None:
     table("Milliseconds of processor time a prompt, one thread, batches of 100.", ("flux", "ms"), time_rows())
-    table("Fluxes that were not used while it was built.", ACCURACY, unseen_rows(given.others))
+
+
+def unseen(n: int) -> None:
+    table("Fluxes that were not used while it was built.", ACCURACY, unseen_rows(n))
+
+
+def noise(n: int) -> None:
     table(
         "Noise of 1 % of the range on all six frames; errors against the frame without noise.",
         ("flux", "prompts", "mean", "law of frames without noise, noisy query", "noise of the query alone",
          "median", "f' off by, median"),
-        noise_rows(given.others),
+        noise_rows(n),
     )  # fmt: skip
+
+
+def schemes(n: int) -> None:
     table(
         "Truth from another scheme: finite volumes, minmod, Rusanov, 800 cells averaged to 100, inviscid.",
         ("flux", "prompts", "one step, mean", "the true flux with the benchmark's solver", "the query itself",
          "f' off by, median"),
-        scheme_rows(few),
+        scheme_rows(n // 5),
     )  # fmt: skip
+
+
+def viscous(n: int) -> None:
     table(
         "Burgers' law with viscosity, spectral truth on 800 points averaged to 100.",
         ("viscosity", "prompts", "found, median", "four fifths lie in", "its uncertainty", "one step, mean",
          "f' off by, median"),
-        viscous_rows(few),
+        viscous_rows(n // 5),
     )  # fmt: skip
-    sindy_table(few, given.others // 2)
+
+
+def pysindy(n: int) -> None:
+    sindy_table(n // 5, n // 2)
+
+
+PARTS = (benchmark, duration, unseen, noise, schemes, viscous, pysindy)
+
+
+def main() -> None:
+    names = [part.__name__ for part in PARTS]
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--cases", type=int, default=500, help="trajectories of each benchmark flux")
+    arguments.add_argument(
+        "--others", type=int, default=100, help="prompts a row of the other tables, at most"
+    )
+    arguments.add_argument("--only", nargs="+", choices=names, default=names, help="some of the tables")
+    given = arguments.parse_args()
+    if given.cases < 1 or given.others < 10:
+        arguments.error("--cases must be 1 or more, --others 10 or more")
+    torch.set_num_threads(1)
+    for part in PARTS:
+        if part.__name__ in given.only:
+            part(given.cases if part is benchmark else given.others)
 
 
 if __name__ == "__main__":
