@@ -87,6 +87,14 @@ WITH_EXTRA = {
             says="correct(icon)",
         ),
     ),
+    "compare": (
+        python(
+            "import sys; sys.path.append(ROOT + '/benchmarks'); import numpy as np, sindy\n"
+            "frames = np.sin(2 * np.pi * (np.arange(100) / 100 - 0.02 * np.arange(7)[:, None]))\n"
+            "print(sindy.errors(frames[None], sindy.Setting(0.15, 2, True, 0.1)) < 0.1)",
+            says="[ True]",
+        ),
+    ),
     "docs": (Step(("sphinx-build", "-q", "-b", "html", str(ROOT / "docs"), "html")),),
     "dev": (
         Step(("ruff", "check", str(ROOT / "src" / "chop" / "core" / "text.py"))),

@@ -249,8 +249,8 @@ def test_rows_without_room_are_worked_out_again(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(answering, "REMEMBERED_BYTES", 2 * 5 * 12 * 12 * 2 * 8 * 3)
     steps = chop.rollout("icon", network, prompt, 3)
     assert far_apart(steps.values, expected) < 1e-12
-    (entry,) = sharing._memories[network].values()
-    assert [memory is not None for memory in entry[4].memories] == [True, True, False, False, False]
+    remembered = sharing.recall_examples(network, prompt)
+    assert [memory is not None for memory in remembered.memories] == [True, True, False, False, False]
 
 
 def test_what_else_was_asked_leaves_the_bits_alone() -> None:

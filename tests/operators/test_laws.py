@@ -1,7 +1,8 @@
 """The law of one prompt: what it answers, remembers and refuses."""
 
-import gc
+import json
 
+import numpy as np
 import pytest
 import torch
 from operator_tools import fill, notes
@@ -10,6 +11,7 @@ import chop
 from chop import Axis, Field, ProgramError, Prompt
 from chop.core.text import parse
 from chop.operators import law, laws
+from chop.pictures.panels import panels_of
 from chop.testing import make_prompt, toy_model
 
 
@@ -44,13 +46,57 @@ def test_a_flux_nobody_was_told(case):
 
 def test_what_the_trace_tells(case):
     told = notes("law", case.prompt)
-    assert told["speeds"].shape == told["levels"].shape == told["uncertainty"].shape == (3, 25)
-    true = 0.1 * torch.cos(2 * told["levels"])  # f' of a frame, which is 0.1 of the unit of time
+    speeds, flux = told["f'"], told["f"]
+    assert speeds.values.shape == speeds.argument.shape == speeds.deviation.shape == (3, 25)
+    true = 0.1 * torch.cos(2 * speeds.argument)  # f' of a frame, which is 0.1 of the unit of time
     middle = slice(5, 20)
-    torch.testing.assert_close(told["speeds"][:, middle], true[:, middle], rtol=0, atol=0.01)
-    assert (told["speeds"].abs().amax(dim=-1) <= told["dissipation"] * (1 + 1e-6)).all()
+    torch.testing.assert_close(speeds.values[:, middle], true[:, middle], rtol=0, atol=0.01)
+    true = 0.05 * torch.sin(2 * flux.argument)
+    torch.testing.assert_close(
+        flux.values[:, middle] - flux.values[:, 5:6], (true - true[:, 5:6])[:, middle], rtol=0, atol=0.003
+    )
+    assert (flux.values[:, 0] == 0).all()
+    assert (flux.deviation[:, 0] == 0).all()
+    assert (flux.deviation[:, 1:] > 0).all()
+    assert (speeds.values.abs().amax(dim=-1) <= told["dissipation"] * (1 + 1e-6)).all()
     assert (told["residual"] < 0.005).all()
     assert (told["penalty"] > 0).all()
+    assert (told["viscosity"] < 1e-5).all()  # the flux has none
+    assert (told["its uncertainty"] > 0).all()
+
+
+def test_the_trace_speaks_in_units_of_the_coordinate(case):
+    """The same frames on a circle of length 5: five times as fast, 25 times as viscous."""
+    prompt = case.prompt.to(torch.float64)
+    longer = Prompt(
+        *(Field(5 * part.coords, part.values) for part in (prompt.inputs, prompt.outputs, prompt.query)),
+        5 * prompt.at,
+        axes=(Axis("x", 5.0),),
+    )
+    short, long = notes("law", prompt), notes("law", longer)
+    for name in ("f", "f'"):
+        torch.testing.assert_close(long[name].values, 5 * short[name].values)
+        torch.testing.assert_close(long[name].deviation, 5 * short[name].deviation)
+    torch.testing.assert_close(long["dissipation"], 5 * short["dissipation"])
+    torch.testing.assert_close(long["its uncertainty"], 25 * short["its uncertainty"])
+
+
+def test_the_trace_draws_f_and_its_slope(case, tmp_path):
+    trace = law.run(toy_model, case.prompt).trace
+    panels, _ = panels_of(trace, 1)
+    assert [panel.heading for panel in panels[1:]] == ["1. law", "1. law: found f and f'"]
+    told = trace.root.notes
+    for view, name in zip(panels[-1].views, ("f", "f'"), strict=True):
+        (curve,) = view.curves
+        np.testing.assert_array_equal(curve.coords[:, 0], told[name].argument[1])
+        np.testing.assert_array_equal(curve.values, told[name].values[1])
+        np.testing.assert_array_equal(curve.deviation, told[name].deviation[1])
+    axes = trace.plot(query=1).axes
+    bands = [one for one in axes if one.collections and one.get_title().startswith("f")]
+    assert [one.get_title().split(",")[0] for one in bands] == ["f", "f'"]
+    saved = json.loads(trace.save(tmp_path / "law.json", query=1).read_text())
+    assert saved["stages"][0]["notes"]["f'"]["values"] == told["f'"].values[1].tolist()
+    assert " ± " in trace.explain(1)
 
 
 def test_the_mean_stays(case):
@@ -102,22 +148,28 @@ def test_what_was_written_to_is_not_remembered(case, fits):
     torch.testing.assert_close(second, case.prompt.query.values, rtol=0, atol=0.05)  # nothing moves
 
 
-def test_laws_are_forgotten_with_their_examples(case):
-    before = len(laws._known)
-    part = case.prompt[:1]
-    answer(part)
-    assert len(laws._known) == min(before + 1, laws.REMEMBERED_BATCHES)
-    key = id(part.inputs)
-    del part
-    gc.collect()
-    assert key not in laws._known
+def test_a_rollout_with_a_validator_fits_held_out_laws_once(case, fits):
+    """Held-out prompts are new at every step; the pairs that they kept are not."""
+    chop.rollout("select(law, copy_query)", toy_model, case.prompt, 3)
+    assert len(fits) == 3 * (1 + 5)
+    law.run(toy_model, case.prompt, validate=True)
+    assert len(fits) == 3 * (1 + 5)
 
 
-def test_only_a_few_are_remembered(case):
-    parts = [case.prompt[:1] for _ in range(laws.REMEMBERED_BATCHES + 2)]
-    for part in parts:
-        answer(part)
-    assert len(laws._known) == laws.REMEMBERED_BATCHES
+def test_held_out_laws_of_a_rollout_are_those_of_a_single_step(case):
+    frames = chop.rollout("select(law, copy_query)", toy_model, case.prompt, 2).values
+    fresh = case.prompt[:].mapped(query=case.prompt.query.with_values(frames[:, 0]))
+    torch.testing.assert_close(parse("select(law, copy_query)").run(toy_model, fresh).values, frames[:, 1])
+
+
+def test_chosen_pairs_of_chosen_pairs_are_remembered_by_what_they_are(case, fits):
+    some = case.prompt.choose(torch.tensor([[4, 2, 1]] * 3))
+    answer(some)
+    answer(case.prompt.choose(torch.tensor([[4, 2, 1]] * 3)))
+    answer(case.prompt.choose(torch.tensor([[0, 1, 2, 4]] * 3)).choose(torch.tensor([[3, 2, 1]] * 3)))
+    assert fits == [3, 3, 3]
+    answer(case.prompt.choose(torch.tensor([[4, 1, 2]] * 3)))
+    assert len(fits) == 6
 
 
 def test_held_out_is_a_fit_without_the_pair(case):
@@ -164,6 +216,21 @@ def without_period():
     return Prompt(prompt.inputs, prompt.outputs, prompt.query, prompt.at, axes=(Axis("x"),))
 
 
+def without_order():
+    prompt = make_prompt(1)
+    return prompt.mapped(times=torch.zeros_like(prompt.times))
+
+
+def of_time():
+    prompt = make_prompt(1)
+    return Prompt(prompt.inputs, prompt.outputs, prompt.query, prompt.at, axes=(Axis("t", 1.0),))
+
+
+def test_a_pair_shown_twice_has_one_time(case):
+    """As padding has it."""
+    answer(case.prompt.choose(torch.tensor([[0, 1, 1, 2, 0]] * 3)))
+
+
 @pytest.mark.parametrize(
     ("prompt", "why"),
     [
@@ -176,6 +243,8 @@ def without_period():
         (without_period, r"law .* one periodic coordinate"),
         (uneven, r"law .* regular grid of spacing"),
         (unobserved, r"law .* every value observed"),
+        (without_order, r"law is for frames in the order of time.* same time index"),
+        (of_time, r"law goes from one time to the next.* functions of time t"),
     ],
 )
 def test_what_it_is_not_for(prompt, why):

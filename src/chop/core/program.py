@@ -24,10 +24,10 @@ from chop.core.parameters import Operator, Role, subprogram
 from chop.core.prompt import Prompt
 from chop.core.running import BoundProgram, Result, RunOptions, run_program
 from chop.core.tasks import Answer, Call, Fit, HeldOut, HeldOutPrompts, Request, Steps
-from chop.core.trace import StageKind
+from chop.core.trace import Note, StageKind
 from chop.core.words import outcome_facts, representation, short_text
 
-Notes = Mapping[str, Tensor | str]
+Notes = Mapping[str, Note]
 """What the trace shows of a stage; tensors lead with the axes of the prompt's batch."""
 
 

@@ -34,6 +34,31 @@ def of_query(tensor: Tensor, batch: torch.Size, query: int) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
+class FoundFunction:
+    """A function of one number that a stage found: a note that is drawn as a curve.
+
+    All three are ``(*batch, k)``: where it is told, what it is there, and the standard deviation of that.
+    """
+
+    argument: Tensor
+    values: Tensor
+    deviation: Tensor
+    labels: tuple[str, str] = ("", "")
+    """What stands beside the two axes of its picture."""
+
+    def at_query(self, batch: torch.Size, query: int) -> FoundFunction:
+        """That of one query."""
+        argument, values, deviation = (
+            of_query(part, batch, query) for part in (self.argument, self.values, self.deviation)
+        )
+        return FoundFunction(argument, values, deviation, self.labels)
+
+
+Note = Tensor | str | FoundFunction
+"""What the trace may show of a stage; tensors lead with the axes of the prompt's batch."""
+
+
+@dataclass(frozen=True, eq=False)
 class Stage:
     """One step of a program on one prompt. A stage that two others share is one object.
 
@@ -52,7 +77,7 @@ class Stage:
     """Transforms: the prompt that was handed on."""
     held_out: Tensor | None = None
     """The answers at the example inputs, ``(*batch, D, m, c)``, where the stage reports them."""
-    notes: Mapping[str, Tensor | str] = field(default_factory=dict)
+    notes: Mapping[str, Note] = field(default_factory=dict)
     children: tuple[Stage, ...] = ()
     round: int | None = None
     """The round (from 1) in which the model was called here."""
@@ -185,8 +210,11 @@ class Trace:
         found = "; ".join(word for word in words if word)
         return f"{step.number}. {title}" + (f": {found}" if found else "")
 
-    def note(self, value: Tensor | str, query: int) -> str:
+    def note(self, value: Note, query: int) -> str:
         """A note in words, for one query."""
+        if isinstance(value, FoundFunction):
+            found = value.at_query(self.prompt.batch, query)
+            return f"{number_text(found.values)} ± {float(found.deviation.max()):.2g}"
         return value if isinstance(value, str) else number_text(self.at_query(value, query))
 
     def _visibility(self, stage: Stage, query: int) -> str:

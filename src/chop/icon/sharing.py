@@ -3,10 +3,8 @@
 Held-out prompts know which pairs of which parent they kept, so all prompts of one parent ask one memory.
 Where the order of pairs does not matter, how often each is seen enters attention as the logarithm of that
 count: a hidden pair has count 0, one that pads the prompt has count 2. Where it matters, prompts share what
-begins alike (`chop.icon.published.prefixes`).
-
-The steps of a rollout keep the very objects that hold their examples, and what was made of them is remembered
-as long as they live.
+begins alike (`chop.icon.published.prefixes`). What was made of examples is remembered as long as they live
+(`chop.core.remembering`).
 """
 
 from __future__ import annotations
@@ -21,11 +19,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from chop.core.fields import versions
-from chop.core.prompt import Field, Graph, Prompt, without_repeats
-
-REMEMBERED = 4
-"""Encoded batches of examples kept for the next call, as long as the examples themselves live."""
+from chop.core.prompt import Prompt, without_repeats
+from chop.core.remembering import KnownExamples, ancestors
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +53,7 @@ class Question:
         ``alike``: back to the first one of which all prompts of its batch have kept the same pairs.
         """
         found = Question(prompt, prompt)
-        root, kept = prompt, None
-        while root.origin is not None:
-            kept = root.origin.kept if kept is None else _composed(root.origin.kept, kept)
-            root = root.origin.parent
+        for root, kept in ancestors(prompt):
             if not alike or _all_equal(kept, len(root.batch)):
                 found = Question(prompt, root, kept)
         return found
@@ -80,13 +72,6 @@ def joint_counts(questions: Sequence[Question], sizes: Sequence[int], batch: int
         else:
             found.append(question.seen.to(like.device, like.dtype).reshape(shape))
     return torch.cat(found, dim=1)
-
-
-def _composed(outer: Tensor, inner: Tensor) -> Tensor:
-    """Pairs ``inner`` of a prompt that itself kept ``outer`` of its parent."""
-    while outer.ndim < inner.ndim:
-        outer = outer.unsqueeze(-2)
-    return outer.expand(*inner.shape[:-1], -1).gather(-1, inner)
 
 
 def _all_equal(kept: Tensor, lead: int) -> bool:
@@ -161,36 +146,16 @@ class InContextNetwork(nn.Module, ABC):
         return flat.unsqueeze(1) if flat.ndim == 3 else flat.flatten(1, -3)
 
 
-_Entry = tuple["weakref.ref[Field]", "weakref.ref[Field]", Graph | None, tuple[object, ...], Any]
-_memories: weakref.WeakKeyDictionary[InContextNetwork, OrderedDict[int, _Entry]] = weakref.WeakKeyDictionary()
+_memories: weakref.WeakKeyDictionary[InContextNetwork, KnownExamples] = weakref.WeakKeyDictionary()
 
 
 def recall_examples(network: InContextNetwork, root: Prompt) -> Any:
     """What the network made of a prompt's pairs in an earlier call; None if it is not known any more."""
-    entry = _memories.get(network, OrderedDict()).get(id(root.inputs))
-    if entry is None or entry[0]() is not root.inputs or entry[1]() is not root.outputs:
-        return None
-    return entry[4] if entry[2] is root.graph and entry[3] == _state(network, root) else None
+    memory = _memories.get(network)
+    return None if memory is None else memory.recall(root, network.parameters())
 
 
 def remember_examples(network: InContextNetwork, root: Prompt, encoded: Any) -> None:
     """Keep what was made of a prompt's pairs for the next call."""
-    # What is made in inference mode does not count how often it is written to: it is not remembered.
-    if torch.is_grad_enabled() or root.outputs.values.is_inference():
-        return
-    known = _memories.setdefault(network, OrderedDict())
-    key = id(root.inputs)
-
-    def forget(_: object) -> None:
-        known.pop(key, None)
-
-    fields = weakref.ref(root.inputs, forget), weakref.ref(root.outputs, forget)
-    known[key] = (*fields, root.graph, _state(network, root), encoded)
-    while len(known) > REMEMBERED:
-        known.popitem(last=False)
-
-
-def _state(network: InContextNetwork, root: Prompt) -> tuple[object, ...]:
-    """Changes when the examples or the weights are written to."""
-    inputs, outputs = root.inputs, root.outputs
-    return versions((inputs.values, inputs.coords, outputs.values, outputs.coords, *network.parameters()))
+    if not torch.is_grad_enabled():
+        _memories.setdefault(network, KnownExamples()).keep(root, encoded, network.parameters())

@@ -2,7 +2,8 @@
 
 Values are taken to where the pairs span [0, 1], the circle has length 1 and the time between the frames of a
 pair is 1: speeds are in circles a frame. f' is a cubic B-spline; a penalty on its third differences decides
-where the pairs are silent. The splitting speed, which is the numerical dissipation, is fitted as well.
+where the pairs are silent. The splitting speed, which is the numerical dissipation, is fitted as well, and so
+is the viscosity, which is 0 where the pairs show none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chop.numerics import Array
+from chop.numerics.penalised import Linearised, Penalised, from_products
 
 COEFFICIENTS = 20
 MARGIN = 0.1
@@ -21,25 +23,26 @@ PENALTIES = tuple(10.0**-k for k in range(8))
 """Weights of the squared third differences that are weighed, the largest first."""
 COARSE_PENALTIES = (1e-2, 1e-5, 1e-8)
 """The same for the integrated residuals of the first approach, which are smaller."""
-CFL, COARSE_CFL = 0.5, 0.9
+CFL, COARSE_CFL, VISCOUS_CFL = 0.5, 0.9, 0.5
 SMOOTHNESS_FLOOR = 1e-7
 """Squared differences of values below which WENO weights do not tell kinks from rounding."""
 FASTEST, LEAST_DISSIPATION = 1.0, 1e-3
 """Speeds are sought up to a circle a frame (more cannot be told from less), dissipation between the two."""
-INDEPENDENT = 0.2
-"""Neighbouring residuals are alike: so large a share of them counts in the choice of the penalty."""
+MOST_VISCOUS = 0.02
+"""In squared circles a frame: the longest wave loses half of its height in a frame."""
 LEVELS = np.linspace(0.0, 1.0, 25)
-"""Where f' is told."""
+"""Where f and f' are told."""
 
 _INTERVALS = COEFFICIENTS - 3
 _WIDTH = (1 + 2 * MARGIN) / _INTERVALS
 _INTEGRAL = 12.0
 """Brings integrals over x to about the size of values."""
-_FARTHEST = 0.5
-_ROUNDS = 8
-_TRIALS = 4
-_ENOUGH = 0.05
-"""A round that lowers the objective by a smaller share is the last."""
+_VISCOSITY = 0.01
+"""The unit in which viscosity stands among the parameters, so that all are of about one size."""
+_DISSIPATION, _VISCOUS = COEFFICIENTS, COEFFICIENTS + 1
+PARAMETERS = COEFFICIENTS + 2
+"""The coefficients of f', the logarithm of the splitting speed, and the viscosity in its unit."""
+_LEAST = np.append(np.full(PARAMETERS - 1, -np.inf), 0.0)
 
 
 def spline_basis(values: Array) -> Array:
@@ -63,43 +66,56 @@ def _knot_integrals() -> Array:
     return np.cumsum(each, axis=0)
 
 
-def _roughness() -> Array:
-    """The squared third differences of the coefficients as a matrix; the dissipation has none."""
-    third = np.diff(np.eye(COEFFICIENTS), 3, axis=0)
-    found = np.zeros((COEFFICIENTS + 1, COEFFICIENTS + 1))
-    found[:-1, :-1] = third.T @ third
+def _level_integrals() -> Array:
+    """The integrals of the basis from the first level to each, (levels, COEFFICIENTS), by Gauss's rule."""
+    # Three nodes are exact for cubics; knots in between are met by cutting there.
+    cuts = np.union1d(LEVELS, np.clip(-MARGIN + _WIDTH * np.arange(_INTERVALS + 1), 0.0, 1.0))
+    nodes, weights = np.polynomial.legendre.leggauss(3)
+    half = np.diff(cuts) / 2
+    at = (cuts[:-1] + half)[:, None] + half[:, None] * nodes
+    each = np.einsum("i,k,ikj->ij", half, weights, spline_basis(at.ravel()).reshape(*at.shape, -1))
+    summed = np.concatenate([np.zeros((1, COEFFICIENTS)), np.cumsum(each, axis=0)])
+    found: Array = summed[np.searchsorted(cuts, LEVELS)]
     return found
 
 
-_AT_KNOTS, _AT_LEVELS, _ROUGHNESS = _knot_integrals(), spline_basis(LEVELS), _roughness()
+def _roughness() -> Array:
+    """The squared third differences of the coefficients as a matrix; the other parameters have none."""
+    third = np.diff(np.eye(COEFFICIENTS), 3, axis=0)
+    found = np.zeros((PARAMETERS, PARAMETERS))
+    found[:COEFFICIENTS, :COEFFICIENTS] = third.T @ third
+    return found
+
+
+_AT_KNOTS, _ROUGHNESS = _knot_integrals(), _roughness()
+_AT_LEVELS, _TO_LEVELS = spline_basis(LEVELS), _level_integrals()
 
 
 def frame_step(frames: Array, theta: Array, *, tangents: bool, cfl: float = CFL) -> tuple[Array, Array]:
-    """The frames ``(rows, n)`` one step later, and ``(rows, COEFFICIENTS + 1, n)`` derivatives by ``theta``.
-
-    ``theta`` holds the coefficients of f' and the logarithm of the splitting speed.
-    """
+    """The frames ``(rows, n)`` one step later, and ``(rows, PARAMETERS, n)`` derivatives by ``theta``."""
     from chop.numerics import kernels  # numba is only loaded when something is solved
 
     rows, n = frames.shape
-    speed = math.exp(theta[-1])
-    count = max(1, math.ceil(max(speed, _fastest(theta)) * n / cfl * (1 - 1e-9)))
-    after, slopes = np.empty_like(frames), np.empty((rows, len(theta) if tangents else 0, n))
+    speed, viscosity = math.exp(theta[_DISSIPATION]), _VISCOSITY * float(theta[_VISCOUS])
+    needed = max(speed, _fastest(theta)) * n / cfl + viscosity * n**2 / VISCOUS_CFL
+    count = max(1, math.ceil(needed * (1 - 1e-9)))
+    after, slopes = np.empty_like(frames), np.empty((rows, PARAMETERS if tangents else 0, n))
     kernels.step_spline_law(
-        frames, -MARGIN, _WIDTH, theta[:-1], _AT_KNOTS, speed, SMOOTHNESS_FLOOR, count, tangents,
-        after, slopes,
+        frames, -MARGIN, _WIDTH, theta[:COEFFICIENTS], _AT_KNOTS, speed, viscosity, SMOOTHNESS_FLOOR, count,
+        tangents, after, slopes,
     )  # fmt: skip
+    slopes[:, _VISCOUS:] *= _VISCOSITY
     return after, slopes
 
 
 def _fastest(theta: Array) -> float:
     """The largest |f'| at the levels."""
-    return float(np.abs(_AT_LEVELS @ theta[:-1]).max())
+    return float(np.abs(_AT_LEVELS @ theta[:COEFFICIENTS]).max())
 
 
 @dataclass(frozen=True, eq=False)
 class FluxFit:
-    """A law u_t + f(u)_x = 0 as the pairs showed it, with the solver that goes with it."""
+    """A law u_t + f(u)_x = nu u_xx as the pairs showed it, with the solver that goes with it."""
 
     lowest: float
     spread: float
@@ -108,12 +124,22 @@ class FluxFit:
     residual: float
     """Root mean square of what the law leaves unexplained of the pairs, in units of their values."""
     covariance: Array
-    """Of the coefficients, as if residuals were independent."""
+    """Of theta, as if residuals were independent."""
 
     @property
     def dissipation(self) -> float:
         """The splitting speed, in circles a frame."""
-        return math.exp(self.theta[-1])
+        return math.exp(self.theta[_DISSIPATION])
+
+    @property
+    def viscosity(self) -> float:
+        """nu, in squared circles a frame."""
+        return _VISCOSITY * float(self.theta[_VISCOUS])
+
+    @property
+    def viscosity_uncertainty(self) -> float:
+        """The standard deviation of `viscosity`; where that is 0, how much might hide."""
+        return _VISCOSITY * math.sqrt(max(self.covariance[_VISCOUS, _VISCOUS], 0.0))
 
     @property
     def levels(self) -> Array:
@@ -123,13 +149,29 @@ class FluxFit:
     @property
     def speeds(self) -> Array:
         """f' at the levels, in circles a frame."""
-        found: Array = _AT_LEVELS @ self.theta[:-1]
+        found: Array = _AT_LEVELS @ self.theta[:COEFFICIENTS]
         return found
 
     @property
     def uncertainty(self) -> Array:
         """The standard deviation of `speeds`."""
-        found: Array = np.sqrt(np.einsum("li,ij,lj->l", _AT_LEVELS, self.covariance, _AT_LEVELS).clip(min=0))
+        return self._deviation(_AT_LEVELS)
+
+    @property
+    def flux(self) -> Array:
+        """f at the levels less f at the lowest, which nothing shows; in values times circles a frame."""
+        found: Array = self.spread * (_TO_LEVELS @ self.theta[:COEFFICIENTS])
+        return found
+
+    @property
+    def flux_uncertainty(self) -> Array:
+        """The standard deviation of `flux`."""
+        return self.spread * self._deviation(_TO_LEVELS)
+
+    def _deviation(self, rows: Array) -> Array:
+        """The standard deviations of linear functions of the coefficients."""
+        among = self.covariance[:COEFFICIENTS, :COEFFICIENTS]
+        found: Array = np.sqrt(np.einsum("li,ij,lj->l", rows, among, rows).clip(min=0))
         return found
 
     def advance(self, frames: Array) -> Array:
@@ -152,23 +194,47 @@ def fit_flux(before: Array, after: Array) -> FluxFit:
     if not 0 < spread < math.inf:
         return _stillness(low, spread)
     before, after = (before - low) / spread, (after - low) / spread
-    shift = cyclic_shift(before[-1], after[-1])
-    theta = np.append(np.full(COEFFICIENTS, shift), math.log(max(1.2 * abs(shift), 0.05)))
+    coarse = _problem(before[::2], after[::2], COARSE_CFL, integrated=True)
+    fine = _problem(before, after, CFL)
+    near = coarse.linearise(_start(cyclic_shift(before[-1], after[-1])))
     for penalty in COARSE_PENALTIES:
-        theta = _least_squares(before, after, theta, penalty, COARSE_CFL, integrated=True).theta
-    fit = _least_squares(before, after, theta, PENALTIES[-1], CFL)
-    penalty = _chosen_penalty(fit)
+        near = coarse.descend(near, penalty)
+    fit = fine.descend(fine.linearise(near.theta), PENALTIES[-1])
+    penalty = fine.chosen_penalty(fit, PENALTIES)
     if penalty != PENALTIES[-1]:
-        fit = _least_squares(before, after, fit.theta, penalty, CFL)
-    covariance = fit.mean_square / fit.count * np.linalg.inv(fit.curvature(penalty))
+        fit = fine.descend(fit, penalty)
     rms = spread * math.sqrt(fit.mean_square)
-    return FluxFit(low, spread, fit.theta, penalty, rms, covariance[:-1, :-1])
+    return FluxFit(low, spread, fit.theta, penalty, rms, fine.covariance(fit, penalty))
+
+
+def _problem(before: Array, after: Array, cfl: float, integrated: bool = False) -> Penalised:
+    def linearise(theta: Array) -> Linearised:
+        found, slopes = frame_step(before, theta, tangents=True, cfl=cfl)
+        residuals = found - after
+        if integrated:
+            slopes, residuals = _integrals(slopes), _integrals(residuals)
+        return from_products(theta, slopes, residuals)
+
+    return Penalised(linearise, _ROUGHNESS, _allowed, _LEAST)
+
+
+def _integrals(functions: Array) -> Array:
+    """Integrals over x of functions ``(..., n)`` on the circle; neither they nor these have a mean."""
+    n = functions.shape[-1]
+    summed = np.cumsum(functions - functions.mean(axis=-1, keepdims=True), axis=-1) * (_INTEGRAL / n)
+    found: Array = summed - summed.mean(axis=-1, keepdims=True)
+    return found
+
+
+def _start(shift: float) -> Array:
+    """Everything moves at one speed, without viscosity."""
+    return np.append(np.full(COEFFICIENTS, shift), [math.log(max(1.2 * abs(shift), 0.05)), 0.0])
 
 
 def _stillness(low: float, spread: float) -> FluxFit:
     """What is known of pairs that are flat, or not finite: nothing."""
-    theta = np.append(np.zeros(COEFFICIENTS), math.log(LEAST_DISSIPATION))
-    return FluxFit(low, spread, theta, PENALTIES[0], 0.0, np.zeros((COEFFICIENTS, COEFFICIENTS)))
+    theta = np.append(np.zeros(COEFFICIENTS), [math.log(LEAST_DISSIPATION), 0.0])
+    return FluxFit(low, spread, theta, PENALTIES[0], 0.0, np.zeros((PARAMETERS, PARAMETERS)))
 
 
 def cyclic_shift(before: Array, after: Array) -> float:
@@ -179,70 +245,6 @@ def cyclic_shift(before: Array, after: Array) -> float:
     return float(shifts[np.argmax(products[shifts])]) / n
 
 
-@dataclass(frozen=True, eq=False)
-class _Linearised:
-    """Residuals near theta: their mean square, its gradient and curvature (halved), and their number."""
-
-    theta: Array
-    mean_square: float
-    gradient: Array
-    normal: Array
-    count: int
-
-    def objective(self, penalty: float) -> float:
-        return self.mean_square + penalty * float(self.theta @ _ROUGHNESS @ self.theta)
-
-    def downhill(self, penalty: float) -> Array:
-        found: Array = -(self.gradient + penalty * (_ROUGHNESS @ self.theta))
-        return found
-
-    def curvature(self, penalty: float) -> Array:
-        """With a floor, for what neither pairs nor penalty know."""
-        floor = 1e-10 * (self.normal.diagonal().max() + penalty)
-        found: Array = self.normal + penalty * _ROUGHNESS + floor * np.eye(len(self.theta))
-        return found
-
-
-def _linearised(before: Array, after: Array, theta: Array, cfl: float, integrated: bool) -> _Linearised:
-    from chop.numerics import kernels
-
-    found, slopes = frame_step(before, theta, tangents=True, cfl=cfl)
-    # The residuals as one more kind of derivative: all products are then one product.
-    both = np.concatenate([slopes, (found - after)[:, None]], axis=1)
-    if integrated:
-        both = np.cumsum(both - both.mean(axis=-1, keepdims=True), axis=-1) * (_INTEGRAL / both.shape[-1])
-        both -= both.mean(axis=-1, keepdims=True)
-    kinds = np.ascontiguousarray(both.swapaxes(0, 1)).reshape(both.shape[1], -1)
-    products = np.empty((len(kinds), len(kinds)))
-    kernels.matrix_product(kinds, np.ascontiguousarray(kinds.T), products)
-    products /= kinds.shape[1]
-    return _Linearised(theta, float(products[-1, -1]), products[-1, :-1], products[:-1, :-1], kinds.shape[1])
-
-
-def _least_squares(
-    before: Array, after: Array, theta: Array, penalty: float, cfl: float, integrated: bool = False
-) -> _Linearised:
-    """Levenberg and Marquardt's descent from ``theta``, a fixed number of rounds at most."""
-    now = _linearised(before, after, theta, cfl, integrated)
-    damping = 1e-3
-    for _ in range(_ROUNDS):
-        curvature, old = now.curvature(penalty), now.objective(penalty)
-        for _ in range(_TRIALS):
-            move = np.linalg.solve(curvature + damping * np.diag(curvature.diagonal()), now.downhill(penalty))
-            theta = _allowed(now.theta + np.clip(np.nan_to_num(move), -_FARTHEST, _FARTHEST))
-            tried = _linearised(before, after, theta, cfl, integrated)
-            if tried.objective(penalty) < old:
-                break
-            damping *= 8
-        else:
-            return now
-        now = tried
-        damping = max(damping / 8, 1e-9)
-        if now.objective(penalty) > (1 - _ENOUGH) * old:
-            return now
-    return now
-
-
 def _allowed(theta: Array) -> Array:
     """The nearest parameters within bounds.
 
@@ -251,17 +253,6 @@ def _allowed(theta: Array) -> Array:
     """
     found = np.clip(theta, -FASTEST, FASTEST)
     least = max(_fastest(found), LEAST_DISSIPATION)
-    found[-1] = min(max(theta[-1], math.log(least)), math.log(FASTEST))
+    found[_DISSIPATION] = min(max(theta[_DISSIPATION], math.log(least)), math.log(FASTEST))
+    found[_VISCOUS] = min(max(theta[_VISCOUS], 0.0), MOST_VISCOUS / _VISCOSITY)
     return found
-
-
-def _chosen_penalty(fit: _Linearised) -> float:
-    """The penalty with the least error of prediction, judged by generalised cross-validation near a fit."""
-    scores = []
-    for penalty in PENALTIES:
-        curvature = fit.curvature(penalty)
-        move = np.linalg.solve(curvature, fit.downhill(penalty))
-        mean_square = fit.mean_square + move @ (2 * fit.gradient + fit.normal @ move)
-        freedom = np.trace(np.linalg.solve(curvature, fit.normal)) / (INDEPENDENT * fit.count)
-        scores.append(max(mean_square, 0.0) / (1 - min(freedom, 0.95)) ** 2)
-    return PENALTIES[int(np.argmin(scores))]

@@ -384,24 +384,25 @@ def _spline_flux(u, low, width, coefficients, at_knots, knots, tangents, flux, s
 
 @_compiled
 def step_spline_law(  # type: ignore[no-untyped-def]
-    initial, low, width, coefficients, at_knots, speed, floor, count, tangents, out, slopes
+    initial, low, width, coefficients, at_knots, speed, viscosity, floor, count, tangents, out, slopes
 ):
-    """One frame of u_t + f(u)_x = 0 on a circle of length 1 for each row of ``initial``, in ``count`` steps.
+    """One frame of u_t + f(u)_x = viscosity * u_xx on a circle of length 1 for each row, in ``count`` steps.
 
-    f' is the spline of `_spline_flux`; the scheme is that of `integrate`, in units of its ``speed``.
-    With ``tangents``, ``slopes`` (rows, coefficients + 1, n) becomes the derivative of ``out`` by the
-    coefficients and by the logarithm of the speed, carried along through every stage.
+    f' is the spline of `_spline_flux`; the scheme is that of `integrate`, in units of its ``speed``, with
+    central differences for the viscous flux. With ``tangents``, ``slopes`` (rows, coefficients + 2, n)
+    becomes the derivative of ``out`` by the coefficients, by the logarithm of the speed and by the
+    viscosity, carried along through every stage.
     """
     rows, n = initial.shape
     m = coefficients.size
-    kinds = m + 1 if tangents else 0
-    flux, slope, basis = np.empty(n), np.empty(n), np.empty((m + 1, n))
+    kinds = m + 2 if tangents else 0
+    flux, slope, basis = np.empty(n), np.empty(n), np.zeros((m + 2, n))
     right, left, edge = np.empty(n + 4), np.empty(n + 4), np.empty(n + 1)
     ra, rb, rc, la, lb, lc = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     base, u = np.empty(n), np.empty(n)
     d_base, d_u = np.zeros((kinds, n)), np.zeros((kinds, n))
     d_right, d_left, d_edge = np.empty(n + 4), np.empty(n + 4), np.empty(n + 1)
-    step, half = n / count * speed, 0.5 / speed
+    step, half, thickness = n / count * speed, 0.5 / speed, n / speed
     knots = np.zeros(at_knots.shape[0])
     for k in range(knots.size):
         for j in range(m):
@@ -441,12 +442,26 @@ def step_spline_law(  # type: ignore[no-untyped-def]
                     d_edge[i] = (ra[i] * d_right[i] + rb[i] * d_right[i + 1] + rc[i] * d_right[i + 2]) + (
                         la[i] * d_left[i + 3] + lb[i] * d_left[i + 2] + lc[i] * d_left[i + 1]
                     )
+                if viscosity > 0.0:
+                    d_edge[0] -= viscosity * thickness * (d[0] - d[n - 1])
+                    for i in range(1, n):
+                        d_edge[i] -= viscosity * thickness * (d[i] - d[i - 1])
                 if t == m:
                     for i in range(n):
                         d_edge[i] += edge[i]
+                elif t == m + 1:
+                    d_edge[0] -= thickness * (u[0] - u[n - 1])
+                    for i in range(1, n):
+                        d_edge[i] -= thickness * (u[i] - u[i - 1])
                 d_edge[n] = d_edge[0]
                 for i in range(n):
                     d[i] = start[i] + keep * ((d[i] - start[i]) - step * (d_edge[i + 1] - d_edge[i]))
+            # The viscous flux joins only now: unlike the other, it does not depend on the speed.
+            if viscosity > 0.0:
+                edge[0] -= viscosity * thickness * (u[0] - u[n - 1])
+                for i in range(1, n):
+                    edge[i] -= viscosity * thickness * (u[i] - u[i - 1])
+                edge[n] = edge[0]
             for i in range(n):
                 u[i] = base[i] + keep * ((u[i] - base[i]) - step * (edge[i + 1] - edge[i]))
         out[row] = u

@@ -52,6 +52,7 @@ PENS: dict[str, Pen] = {
     "candidate": Pen("candidates, first to last", None, 1.2, dash="-.", order=6),
     "held out": Pen("held-out answers, first to last", None, 1.6, order=3),
     "observed": Pen("observed at the hidden pairs", "#000000", 0.8, dash="--", order=4),
+    "found": Pen("found, with two standard deviations", "#0072b2", 1.8, order=4),
 }
 
 RAMP = "viridis"
@@ -110,6 +111,8 @@ def paint(figure: Figure, panel: Panel, left: float, bottom: float) -> None:
             side.tick_params(labelsize=SMALL - 1, length=2, width=0.4)
         elif view.form == "match":
             _match(axes, view)
+        elif view.form == "band":
+            _band(axes, view)
         else:
             _curves(axes, view)
             if len(with_lines) == len(panel.views) and shared is not None:
@@ -255,6 +258,16 @@ def _match(axes: Any, view: View) -> None:
             observed.values, answer.values, ".", markersize=2.2, alpha=0.7, color=ramp(answer.place), zorder=2
         )
     _say_if_empty(axes, view.curves[1::2])
+
+
+def _band(axes: Any, view: View) -> None:
+    for curve in view.curves:
+        pen, x = PENS[curve.pen], curve.coords[:, 0]
+        if curve.deviation is not None:
+            low, high = curve.values - 2 * curve.deviation, curve.values + 2 * curve.deviation
+            axes.fill_between(x, low, high, color=pen.color, alpha=0.25, linewidth=0, zorder=pen.order - 1)
+        axes.plot(x, curve.values, **_stroke(pen, curve.place))
+    _say_if_empty(axes, view.curves)
 
 
 def _say_if_empty(axes: Any, curves: tuple[Curve, ...]) -> None:

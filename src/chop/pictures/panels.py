@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from chop.core.prompt import Field, Prompt
-from chop.core.trace import Stage, Step, Trace, of_query
-from chop.pictures.views import Curve, View, curve_of, image_view, is_lines, match_view, views_of
+from chop.core.trace import FoundFunction, Stage, Step, Trace, of_query
+from chop.pictures.views import Curve, View, band_view, curve_of, image_view, is_lines, match_view, views_of
 
 MAX_PANELS = 24
 MAX_CURVES = 12
@@ -40,7 +40,9 @@ def panels_of(trace: Trace, query: int, limit: int = MAX_PANELS) -> tuple[list[P
         key=lambda i: (steps[i].stage is not trace.root, look.extra(steps[i].stage), steps[i].depth, i),
     )
     kept = sorted(order[: max(limit - 1, 1)])
-    shown = [prompt_panel(trace.prompt, query), *(look.panel(trace, steps[i]) for i in kept)]
+    shown = [prompt_panel(trace.prompt, query)]
+    for i in kept:
+        shown += [look.panel(trace, steps[i]), *look.found(trace, steps[i])]
     return shown, len(steps) - len(kept)
 
 
@@ -84,6 +86,15 @@ class _Look:
         found = trace.describe(step, self.query).removeprefix(heading).removeprefix(": ")
         extra = "; ".join(words for words in (found, self._where(step)) if words)
         return Panel(heading, extra, tuple(self._views(step)), step)
+
+    def found(self, trace: Trace, step: Step) -> list[Panel]:
+        """One more panel for the functions that a stage found, if there are any."""
+        notes = {} if self.extra(step.stage) or step.moment == "leave" else step.stage.notes
+        found = {name: note for name, note in notes.items() if isinstance(note, FoundFunction)}
+        if not found:
+            return []
+        views = (band_view(k, note.at_query(self.root.batch, self.query)) for k, note in found.items())
+        return [Panel(f"{heading_of(step)}: found {' and '.join(found)}", "", tuple(views), step)]
 
     def _where(self, step: Step) -> str:
         """What is drawn, where that is not all there is."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from chop.core.errors import ChopError, ProgramError
 from chop.core.parameters import Operator
 from chop.core.program import Program, Projected, Wrapped
-from chop.core.trace import Step, Trace
+from chop.core.trace import FoundFunction, Note, Step, Trace
 from chop.pictures.drawing import draw_program
 from chop.pictures.figure import trace_figure
 from chop.pictures.page import trace_page
@@ -107,14 +107,19 @@ def _step(trace: Trace, step: Step, query: int) -> dict[str, Any]:
         "operator": stage.title,
     }  # fmt: skip
     if step.moment != "again":
-        told["notes"] = {
-            name: value if isinstance(value, str) else trace.at_query(value, query).tolist()
-            for name, value in stage.notes.items()
-        }
+        told["notes"] = {name: _note(trace, value, query) for name, value in stage.notes.items()}
         told["round"] = stage.round
     if step.moment in ("leave", "answer"):
         told["range"] = _range(trace.at_query(stage.values, query))
     return told
+
+
+def _note(trace: Trace, value: Note, query: int) -> Any:
+    """A note of one query as plain values."""
+    if isinstance(value, FoundFunction):
+        found = value.at_query(trace.prompt.batch, query)
+        return {name: getattr(found, name).tolist() for name in ("argument", "values", "deviation")}
+    return value if isinstance(value, str) else trace.at_query(value, query).tolist()
 
 
 def _range(values: Tensor) -> list[float] | None:

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from chop.core.trace import FoundFunction
+
 Numbers = NDArray[np.float64]
 
 DRAWABLE = 1e30
@@ -32,16 +34,19 @@ class Curve:
     values: Numbers
     place: float = 0.0
     name: str = ""
+    deviation: Numbers | None = None
+    """The standard deviation of the values, where it is known."""
 
 
 @dataclass(frozen=True, eq=False)
 class View:
     """One pair of axes: ``lines`` and ``points`` share them, an ``image`` or ``scatter`` has one curve.
 
-    ``match`` sets answers against what was observed: curves come in pairs of (observed, answer).
+    ``band`` is one function that was found, with its uncertainty. ``match`` sets answers against what was
+    observed: curves come in pairs of (observed, answer).
     """
 
-    form: Literal["lines", "points", "image", "scatter", "match"]
+    form: Literal["lines", "points", "image", "scatter", "match", "band"]
     curves: tuple[Curve, ...]
     labels: tuple[str, str]
     title: str = ""
@@ -128,6 +133,20 @@ def match_view(pairs: Sequence[tuple[Curve, Curve]]) -> View:
     """Answers against what was observed, point by point."""
     flat = tuple(part for pair in pairs for part in pair)
     return View("match", flat, ("observed", "held-out answer"))
+
+
+def band_view(name: str, found: FoundFunction) -> View:
+    """A function that a stage found, ``(k)`` numbers of one query."""
+    argument, values, deviation = (
+        np.where(np.abs(part) < DRAWABLE, part, np.nan)
+        for part in map(_numpy, (found.argument, found.values, found.deviation))
+    )
+    sound = np.isfinite(argument)
+    curve = Curve(
+        "found", argument[sound, None], values[sound], name=name, deviation=np.nan_to_num(deviation[sound])
+    )
+    widest = float(curve.deviation.max()) if curve.deviation is not None and sound.any() else 0.0
+    return View("band", (curve,), found.labels, f"{name}, s.d. at most {widest:.2g}")
 
 
 def _levels(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
