@@ -28,6 +28,9 @@ SMOOTHNESS_FLOOR = 1e-7
 """Squared differences of values below which WENO weights do not tell kinks from rounding."""
 FASTEST, LEAST_DISSIPATION = 1.0, 1e-3
 """Speeds are sought up to a circle a frame (more cannot be told from less), dissipation between the two."""
+MORE_DISSIPATION = (1.4, 2.0, 2.8, 4.0)
+"""Splitting speeds that are tried where a circle a frame is not enough: data of a scheme that smears far more
+than its waves need. Each takes as many steps more, so they are tried last."""
 MOST_VISCOUS = 0.02
 """In squared circles a frame: the longest wave loses half of its height in a frame."""
 LEVELS = np.linspace(0.0, 1.0, 25)
@@ -203,11 +206,28 @@ def fit_flux(before: Array, after: Array) -> FluxFit:
     penalty = fine.chosen_penalty(fit, PENALTIES)
     if penalty != PENALTIES[-1]:
         fit = fine.descend(fit, penalty)
+    if fit.theta[_DISSIPATION] >= math.log(FASTEST):
+        smeared = _problem(before, after, COARSE_CFL, most=MORE_DISSIPATION[-1])
+        # What was found with too little dissipation may be rough: it is smoothed before it is trusted.
+        fit = smeared.descend(smeared.linearise(_more_dissipation(before, after, fit.theta)), PENALTIES[2])
+        penalty = smeared.chosen_penalty(fit, PENALTIES)
+        fit = smeared.descend(fit, penalty)
     rms = spread * math.sqrt(fit.mean_square)
     return FluxFit(low, spread, fit.theta, penalty, rms, fine.covariance(fit, penalty))
 
 
-def _problem(before: Array, after: Array, cfl: float, integrated: bool = False) -> Penalised:
+def _more_dissipation(before: Array, after: Array, theta: Array) -> Array:
+    """Parameters with the splitting speed that explains the pairs best, all else as it is."""
+    tried = [np.copy(theta) for _ in range(1 + len(MORE_DISSIPATION))]
+    for one, speed in zip(tried[1:], MORE_DISSIPATION, strict=True):
+        one[_DISSIPATION] = math.log(speed)
+    errors = [frame_step(before, one, tangents=False, cfl=COARSE_CFL)[0] - after for one in tried]
+    return tried[int(np.argmin([np.square(error).sum() for error in errors]))]
+
+
+def _problem(
+    before: Array, after: Array, cfl: float, integrated: bool = False, most: float = FASTEST
+) -> Penalised:
     def linearise(theta: Array) -> Linearised:
         found, slopes = frame_step(before, theta, tangents=True, cfl=cfl)
         residuals = found - after
@@ -215,7 +235,7 @@ def _problem(before: Array, after: Array, cfl: float, integrated: bool = False) 
             slopes, residuals = _integrals(slopes), _integrals(residuals)
         return from_products(theta, slopes, residuals)
 
-    return Penalised(linearise, _ROUGHNESS, _allowed, _LEAST)
+    return Penalised(linearise, _ROUGHNESS, lambda theta: _allowed(theta, most), _LEAST)
 
 
 def _integrals(functions: Array) -> Array:
@@ -245,14 +265,14 @@ def cyclic_shift(before: Array, after: Array) -> float:
     return float(shifts[np.argmax(products[shifts])]) / n
 
 
-def _allowed(theta: Array) -> Array:
-    """The nearest parameters within bounds.
+def _allowed(theta: Array, most: float = FASTEST) -> Array:
+    """The nearest parameters within bounds; ``most`` is the largest splitting speed.
 
     With a splitting speed below the fastest |f'| the scheme would sharpen what it should smear, and a long
     forecast might blow up.
     """
     found = np.clip(theta, -FASTEST, FASTEST)
     least = max(_fastest(found), LEAST_DISSIPATION)
-    found[_DISSIPATION] = min(max(theta[_DISSIPATION], math.log(least)), math.log(FASTEST))
+    found[_DISSIPATION] = min(max(theta[_DISSIPATION], math.log(least)), math.log(most))
     found[_VISCOUS] = min(max(theta[_VISCOUS], 0.0), MOST_VISCOUS / _VISCOSITY)
     return found
