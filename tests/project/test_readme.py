@@ -11,9 +11,9 @@ import pytest
 
 from chop.bench import paper
 from chop.bench.functions import COST, DENSITY, FLUXES, LENGTHS, control_of, rollout_of, single_step_of
-from chop.bench.methods import BEST_EVOLVED
+from chop.bench.methods import ANYTHING, BEST_EVOLVED, DENSITIES, LAW, LINE
 from chop.bench.results import comparison
-from chop.core.catalog import TEXTS
+from chop.core.catalog import BY_HAND, TEXTS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,6 +34,8 @@ class Subject(NamedTuple):
     """whose search the best and the evolved program come from"""
     paper: list[float]
     """the paper's reductions"""
+    hand: str = DENSITIES
+    """the text of the program by hand"""
 
 
 def subject(label):
@@ -41,10 +43,15 @@ def subject(label):
     for words, flux in FLUX_NAMES.items():
         if label == f"{words}, one step":
             return Subject(
-                [single_step_of(flux)], "conservation", "conservation", [paper.SINGLE_STEP[flux].reduction]
+                [single_step_of(flux)],
+                "conservation",
+                "conservation",
+                [paper.SINGLE_STEP[flux].reduction],
+                LINE,
             )
         if label == f"{words}, step 144":
-            return Subject([rollout_of(flux)], "conservation", "rollout", [paper.STEP_144[flux].reduction])
+            reductions = [paper.STEP_144[flux].reduction]
+            return Subject([rollout_of(flux)], "conservation", "rollout", reductions, LINE)
     if label.startswith("density → density"):
         return Subject(
             [control_of(*key) for key in MFC],
@@ -57,7 +64,7 @@ def subject(label):
         return Subject([control_of(*key) for key in CORR], "corr", "mfc", reductions)
     if label.startswith("CHOP(MFC) on the conservation network"):
         reductions = [row.reduction for row in paper.TRANSFER.values()]
-        return Subject([single_step_of(flux) for flux in FLUXES], "mfc", "mfc", reductions)
+        return Subject([single_step_of(flux) for flux in FLUXES], "mfc", "mfc", reductions, ANYTHING)
     raise AssertionError(f"README has a row {label!r} that this test cannot check: teach it")
 
 
@@ -102,6 +109,10 @@ def expected(column, about):
         return reductions(chosen[about.problem])
     if column.startswith("evolved"):
         return reductions(BEST_EVOLVED[evolved])
+    if column.startswith("by hand"):
+        return reductions(about.hand)
+    if column.startswith("law"):
+        return [compared(condition, LAW).mean for condition in about.conditions]
     raise AssertionError(f"README has a column {column!r} that this test cannot check: teach it")
 
 
@@ -172,6 +183,12 @@ def test_the_papers_programs_are_told_as_they_are():
     for name, text in shown.items():
         key = "raw" if name == "Raw ICON" else name.removeprefix("CHOP(").rstrip(")").lower()
         assert text.strip("`").replace("\\|", "|") == TEXTS[key], name
+
+
+def test_the_programs_by_hand_are_told_as_they_are():
+    (rows,) = (rows for header, rows in tables(README) if header[:2] == ["by hand, for", "text"])
+    shown = {re.match("`([a-z]+)`", row[0])[1]: row[1].strip("`").replace("\\|", "|") for row in rows}
+    assert shown == dict(BY_HAND)
 
 
 @cache
