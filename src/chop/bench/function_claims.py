@@ -15,7 +15,7 @@ from chop.bench.functions import (
     rollout_of,
     single_step_of,
 )  # fmt: skip
-from chop.bench.methods import BEST_EVOLVED, CONSERVATION, CORR, MFC
+from chop.bench.methods import ANYTHING, BEST_EVOLVED, CONSERVATION, CORR, DENSITIES, LINE, MFC
 from chop.bench.results import Results
 from chop.bench.tables import Claim
 
@@ -29,7 +29,7 @@ def suite_of(results: Results) -> FunctionSuite:
 
 
 def reduction_claims(results: Results) -> Iterator[Claim]:
-    """A least reduction of the mean error in every condition of a list, by each of three programs."""
+    """A least reduction of the mean error in every condition of a list, by each of four programs."""
     singles, rolls = ([name(flux) for flux in FLUXES] for name in (single_step_of, rollout_of))
     densities, costs = (
         [control_of(family, length) for family in families for length in LENGTHS]
@@ -56,6 +56,7 @@ def reduction_claims(results: Results) -> Iterator[Claim]:
             "evolved for MFC, transferred" if transferred else "evolved": BEST_EVOLVED[
                 "conservation" if problem == "rollout" else problem
             ],
+            "by hand": ANYTHING if transferred else DENSITIES if problem == "mfc" else LINE,
         }
         for whose, program in programs.items():
             values = [] if program is None else _reductions(results, names, program)

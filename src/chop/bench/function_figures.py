@@ -227,7 +227,7 @@ def _rollouts(results: Results) -> Figure | None:
         ax.set_yscale("log")
         ax.set_title(f"f(u) = {FLUXES[flux]}", fontsize=10, color=INK)
         n = ", ".join(
-            str(count) if i == 0 else f"{count} ({', '.join(counts[count])})"
+            str(count) if i == 0 else f"{count} ({'; '.join(counts[count])})"
             for i, count in enumerate(counts)
         )
         ax.set_xlabel(f"rollout step (Δt = 0.1), n = {n}", fontsize=9)

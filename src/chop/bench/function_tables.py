@@ -405,9 +405,9 @@ def _cell(results: Results, condition: str, method: str) -> str:
     if found.paired is None:
         return "not finite"
     lost = f", {found.lost} not finite" if found.lost else ""
-    if method == RAW:
-        return f"{found.paired.mean:.4f}{lost}"
-    return f"{found.paired.mean:.4f} ({found.paired.reduction:.0f} %{lost})"
+    digits = 4 if found.paired.mean >= 1e-3 else 5
+    mean = f"{found.paired.mean:.{digits}f}"
+    return f"{mean}{lost}" if method == RAW else f"{mean} ({found.paired.reduction:.0f} %{lost})"
 
 
 def _calls(results: Results, problem: str, method: str) -> str:
