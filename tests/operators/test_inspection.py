@@ -420,7 +420,9 @@ def test_what_is_false_is_not_claimed(name, make):
     assert claimed <= 0.01 * n
 
 
-@pytest.mark.parametrize(("name", "make", "model"), BENCH.FALSE_OF_MODELS, ids=lambda part: str(part)[:30])
+@pytest.mark.parametrize(
+    ("name", "make", "model"), BENCH.FALSE_OF_MODELS, ids=lambda part: getattr(part, "__name__", part)
+)
 def test_what_is_false_of_a_model_is_not_claimed(name, make, model):
     claimed, n = BENCH.falsely_claimed(name, make, 60, model=model)
     assert n == 60
