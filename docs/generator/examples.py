@@ -73,6 +73,7 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         "debias": Example('debias(icon, smooth="graph")', "stations"),
         "select": Example("select(correct(icon), icon)", "densities"),
         "combine": Example("combine(icon, ridge)", "densities"),
+        "weigh": Example("weigh(icon, krige(icon), ridge)", "densities"),
         "average": Example("average(icon, reflect | icon)"),
         "views": Example("views(icon, turns=2, step=5)"),
     }

@@ -36,6 +36,7 @@ from chop.operators import (
     Turn,
     UnitMass,
     Views,
+    Weigh,
     WithinExamples,
 )
 from chop.testing import OperatorConformance, make_prompt
@@ -195,6 +196,8 @@ class TestCombinations(FewPrompts):
         Combine((icon, MeanOutput(), NearestOutput())),
         Combine((icon, Ridge()), shrink=False, pad=True),
         Combine((icon, MeanOutput()), channels=(-1,)),
+        Weigh((icon, MeanOutput(), NearestOutput())),
+        Weigh((MeanOutput(), icon), trust=1.0, shrink=True, pad=False),
     )
 
 

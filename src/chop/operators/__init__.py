@@ -35,6 +35,7 @@ from chop.operators.projections import (
 )
 from chop.operators.residuals import Correct, Debias
 from chop.operators.views import Views
+from chop.operators.weighing import Weigh
 
 BUILT_IN: tuple[type[Operator], ...] = (
     # leaves
@@ -70,6 +71,7 @@ BUILT_IN: tuple[type[Operator], ...] = (
     Debias,
     Select,
     Combine,
+    Weigh,
     Average,
     Views,
 )
@@ -120,6 +122,13 @@ def combine(
     return Combine(candidates, channels=channels, shrink=shrink, pad=pad, gap=gap)
 
 
+def weigh(
+    *candidates: Program, trust: float = 4.0, shrink: bool = False, pad: bool = True, gap: int = 0
+) -> Weigh:
+    """A mixture by the mean logarithm of errors at the examples (see `Weigh`)."""
+    return Weigh(candidates, trust=trust, shrink=shrink, pad=pad, gap=gap)
+
+
 def average(*members: Program) -> Average:
     """The plain mean of several programs' answers (see `Average`)."""
     return Average(members)
@@ -157,6 +166,7 @@ __all__ = [
     "Turn",
     "UnitMass",
     "Views",
+    "Weigh",
     "WithinExamples",
     "average",
     "bound_variation",
@@ -188,5 +198,6 @@ __all__ = [
     "turn",
     "unit_mass",
     "views",
+    "weigh",
     "within_examples",
 ]

@@ -23,6 +23,7 @@ from chop.core.program import Outcome, Program
 from chop.core.prompt import Prompt
 from chop.core.running import error_in_units, error_unit
 from chop.core.units import binary_unit, in_units
+from chop.operators.evidence import evidence_weights, log_errors, mixed, squared_errors
 from chop.operators.residuals import HeldOutValidator, gap_number, pad_flag
 from chop.operators.statistics import everywhere
 
@@ -32,10 +33,6 @@ LINEAR_STRENGTHS = (0.001, 0.01, 0.1)
 """Where outputs themselves are kriged: noise there is that of the data, not of a model."""
 SMALLEST_RATIO = 1e-3
 """Of the mean output: what lies below is taken for that when outputs are divided."""
-_ROUNDING = 1e-7
-"""Relative error at the examples below which krigings are not told apart."""
-_HOPELESS = 700.0
-"""Logarithm of the error of what cannot be told."""
 
 
 class Kriging(NamedTuple):
@@ -92,12 +89,10 @@ class Krige(HeldOutValidator):
         likeness, seen = _Likeness.of(prompt), _Seen.of(prompt, base_held_out)
         smoothers = [likeness.smoother(way) for way in ways]
         guesses = [seen.without_each(way, one) for way, one in zip(ways, smoothers, strict=True)]
-        weights, deleted = seen.weights(
-            torch.stack([seen.errors(one) for one in guesses], dim=-1), self.trust
-        )
+        weights, deleted = seen.weights(guesses, self.trust)
         asked = [seen.at_query(way, one, base) for way, one in zip(ways, smoothers, strict=True)]
-        values = _mixed(asked, weights) * everywhere(seen.unit)
-        own = _mixed(guesses, deleted.transpose(-3, -2)) * everywhere(seen.unit).unsqueeze(-1)
+        values = mixed(asked, weights) * everywhere(seen.unit)
+        own = mixed(guesses, deleted.transpose(-3, -2)) * everywhere(seen.unit).unsqueeze(-1)
         own = resample(own, nearest_index(prompt.at.unsqueeze(-3), prompt.outputs.coords))
         # What is not finite, or of which nothing is known, is left to the base.
         values = torch.where(torch.isfinite(base) & torch.isfinite(values), values.to(base.dtype), base)
@@ -247,27 +242,11 @@ class _Seen:
         predicted = torch.einsum("...j,...jmc->...mc", smoother.query, self.given(way.of))
         return self._applied(way.of, answer, predicted)
 
-    def errors(self, guess: Tensor) -> Tensor:
-        """Mean squared errors ``(..., c, D)`` of answers at the examples; NaN where nothing was observed."""
-        squares = torch.where(self.observed, (guess - self.outputs).square(), 0).sum(dim=-2)
-        count = self.observed.sum(dim=-2)
-        return torch.where(count > 0, squares / count.clamp(min=1), torch.nan).mT
-
-    def weights(self, errors: Tensor, trust: float) -> tuple[Tensor, Tensor]:
-        """Weights of krigings ``(..., c, K)``, and those without each example's own error ``(..., c, D, K)``.
-
-        ``errors`` is ``(..., c, D, K)``. One kriging alone has all the weight.
-        """
-        size = torch.where(self.observed, self.outputs.square(), 0).mean(dim=(-3, -2))[..., None, None]
-        least = _ROUNDING**2 * torch.where(size > 0, size, 1)
-        counted = ~torch.isnan(errors).all(dim=-1)
-        logs = torch.where(torch.isnan(errors), _HOPELESS, (errors + least).log())
-        logs = torch.where(counted.unsqueeze(-1), logs, 0)
-        others = 1 - torch.eye(errors.shape[-2], dtype=errors.dtype, device=errors.device)
-        return (
-            _evidence(logs.sum(dim=-2), counted.sum(dim=-1), trust),
-            _evidence(others @ logs, counted.to(errors.dtype) @ others, trust),
-        )
+    def weights(self, guesses: list[Tensor], trust: float) -> tuple[Tensor, Tensor]:
+        """Weights of krigings ``(..., c, K)``, and without each example's own error ``(..., c, D, K)``."""
+        each = [squared_errors(guess, self.outputs, self.observed) for guess in guesses]
+        logs, counted = log_errors(torch.stack(each, dim=-1), self.outputs, self.observed)
+        return evidence_weights(logs, counted, trust)
 
 
 def _by_kind(ways: list[Kriging], weights: Tensor) -> dict[str, Tensor | str]:
@@ -277,20 +256,3 @@ def _by_kind(ways: list[Kriging], weights: Tensor) -> dict[str, Tensor | str]:
         kind = "the base" if way.of == "nothing" else f"{way.kernel} in {way.of}"
         places.setdefault(f"weight of {kind}", []).append(place)
     return {kind: weights[..., those].sum(dim=-1) for kind, those in places.items()}
-
-
-def _evidence(logs: Tensor, count: Tensor, trust: float) -> Tensor:
-    """Weights ``(..., K)`` from sums of logarithms of errors at so many examples; the first if at none."""
-    weights = torch.softmax(-trust * logs / count.clamp(min=1).unsqueeze(-1), dim=-1)
-    first = torch.zeros_like(weights)
-    first[..., 0] = 1
-    return torch.where(count.unsqueeze(-1) > 0, weights, first)
-
-
-def _mixed(parts: list[Tensor], weights: Tensor) -> Tensor:
-    """Answers ``(..., m, c)`` mixed by weights ``(..., c, K)``; what has none may be anything."""
-    total = torch.zeros_like(parts[0])
-    for place, part in enumerate(parts):
-        weight = weights[..., place].unsqueeze(-2)
-        total = total + torch.where(weight > 0, weight * part, 0)
-    return total

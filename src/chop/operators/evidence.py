@@ -1,0 +1,62 @@
+"""What the examples say for candidates: weights from the errors that each would have made there.
+
+The mean of logarithms counts, not that of the errors: one example that all get wrong must not decide alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_ROUNDING = 1e-7
+"""Relative error at the examples below which candidates are not told apart."""
+_HOPELESS = 700.0
+"""Logarithm of the error of what cannot be told."""
+
+
+def squared_errors(guess: Tensor, outputs: Tensor, observed: Tensor) -> Tensor:
+    """Mean squared errors ``(..., c, D)`` of answers ``(..., D, m, c)``; NaN where nothing was observed."""
+    squares = torch.where(observed, (guess - outputs).square(), 0).sum(dim=-2)
+    count = observed.sum(dim=-2)
+    return torch.where(count > 0, squares / count.clamp(min=1), torch.nan).mT
+
+
+def log_errors(errors: Tensor, outputs: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithms of errors ``(..., c, D, K)``, and which examples count ``(..., c, D)``.
+
+    Where nothing is known of an example they are 0; what is not known of one candidate alone is hopeless.
+    """
+    size = torch.where(observed, outputs.square(), 0).mean(dim=(-3, -2))[..., None, None]
+    least = _ROUNDING**2 * torch.where(size > 0, size, 1)
+    counted = ~torch.isnan(errors).all(dim=-1)
+    logs = torch.where(torch.isnan(errors), _HOPELESS, (errors + least).log().clamp(max=_HOPELESS))
+    return torch.where(counted.unsqueeze(-1), logs, 0), counted
+
+
+def evidence_weights(logs: Tensor, counted: Tensor, trust: float) -> tuple[Tensor, Tensor]:
+    """Weights of candidates ``(..., c, K)``, and those without each example's own error ``(..., c, D, K)``.
+
+    One candidate alone has all the weight; the first has it where nothing is known.
+    """
+    others = 1 - torch.eye(logs.shape[-2], dtype=logs.dtype, device=logs.device)
+    return (
+        _evidence(logs.sum(dim=-2), counted.sum(dim=-1), trust),
+        _evidence(others @ logs, counted.to(logs.dtype) @ others, trust),
+    )
+
+
+def _evidence(logs: Tensor, count: Tensor, trust: float) -> Tensor:
+    """Weights ``(..., K)`` from sums of logarithms of errors at so many examples; the first if at none."""
+    weights = torch.softmax(-trust * logs / count.clamp(min=1).unsqueeze(-1), dim=-1)
+    first = torch.zeros_like(weights)
+    first[..., 0] = 1
+    return torch.where(count.unsqueeze(-1) > 0, weights, first)
+
+
+def mixed(parts: list[Tensor], weights: Tensor) -> Tensor:
+    """Answers ``(..., m, c)`` mixed by weights ``(..., c, K)``; what has none may be anything."""
+    total = torch.zeros_like(parts[0])
+    for place, part in enumerate(parts):
+        weight = weights[..., place].unsqueeze(-2)
+        total = total + torch.where(weight > 0, weight * part, 0)
+    return total
