@@ -17,6 +17,9 @@ QUESTIONS = {
     "mfc": {"seed": 13, "batch": (4,), "style": "nonnegative", "answer_points": 9},
     "corr": {"seed": 14, "batch": (4,), "dimensions": 2, "own_grids": True},
     "air": {"seed": 15, "batch": (2,), "dimensions": 3, "points": 6, "channels": (4, 4), "masked": True},
+    "line": {"seed": 19, "batch": (2,), "points": 20, "consecutive": True},
+    "densities": {"seed": 20, "batch": (2,), "style": "nonnegative"},
+    "anything": {"seed": 21, "batch": (2,), "dimensions": 2, "own_grids": True},
     "conservation_evolved": {"seed": 16, "batch": (2,), "points": 20, "consecutive": True},
     "mfc_evolved": {"seed": 17, "batch": (2,), "style": "nonnegative"},
     "air_evolved": {

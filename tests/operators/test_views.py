@@ -110,7 +110,7 @@ def test_a_graph_allows_no_turns_and_no_mirror():
     assert torch.equal(
         parse("views(icon)").run(toy_model, stations).values, icon.run(toy_model, stations).values
     )
-    with pytest.raises(ProgramError, match="turn would reorder the points of a graph"):
+    with pytest.raises(ProgramError, match="turn needs exactly one periodic axis"):
         parse("turn | icon").run(toy_model, stations)
 
 

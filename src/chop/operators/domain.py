@@ -35,9 +35,10 @@ def periodic_axis(prompt: Prompt, who: str) -> tuple[int, float]:
 
 def circle(prompt: Prompt, who: str) -> tuple[int, float]:
     """The same, where points may be put in another order."""
+    found = periodic_axis(prompt, who)
     if prompt.graph is not None:
         raise ProgramError(f"{who} would reorder the points of a graph; it is for grids")
-    return periodic_axis(prompt, who)
+    return found
 
 
 def allows_turning(prompt: Prompt) -> bool:
