@@ -60,7 +60,10 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path):
         (("demo", "--n", "many"), "valid integer"),
         (("nonsense",), "nonsense"),
         (("bench", "weather"), "weather"),
-        (("bench", "conservation", "--condition", "conservation/cubic"), "no condition 'conservation/cubic'"),
+        (
+            ("bench", "conservation", "--condition", "conservation/quartic"),
+            "no condition 'conservation/quartic'",
+        ),
         (("bench", "conservation", "--model", "nowhere.safetensors"), "no network 'nowhere.safetensors'"),
     ],
 )
