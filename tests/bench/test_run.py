@@ -263,8 +263,10 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(weights, tmp_path):
 
 
 def test_unknown_things_are_named():
-    with pytest.raises(BenchError, match="no condition 'conservation/cubic'; known are conservation/sin_cos"):
-        condition_named("conservation/cubic")
+    with pytest.raises(
+        BenchError, match="no condition 'conservation/quartic'; known are conservation/sin_cos"
+    ):
+        condition_named("conservation/quartic")
     with pytest.raises(BenchError, match="no suite 'weather'"):
         FunctionSuite(("weather",))
     with pytest.raises(BenchError, match="no group of methods 'magic'"):
