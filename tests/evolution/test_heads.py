@@ -172,15 +172,27 @@ def test_a_journal_of_format_2_is_continued(asset, task, seed, tmp_path):
     assert (tmp_path / JOURNAL_FILE).read_bytes() == before
 
 
+def near(value):
+    """The same, with every number that is not whole to six digits."""
+    if isinstance(value, float):
+        return pytest.approx(value, rel=1e-6)
+    if isinstance(value, dict):
+        return {name: near(part) for name, part in value.items()}
+    return type(value)(near(part) for part in value) if isinstance(value, list | tuple) else value
+
+
 def test_a_search_takes_the_decisions_it_always_took(tmp_path):
-    """The same lines in the same order, with the same names, as when the asset was written."""
+    """The same lines in the same order, with the same names, as when the asset was written.
+
+    Errors are those of float32, whose last digit depends on the processor.
+    """
     shutil.copy(ASSETS / "evolution_journal_2.jsonl", tmp_path / JOURNAL_FILE)
     evolve(TOY, BUDGET, out=tmp_path / "again")
     before, after = (
         [list(comparable(line).items()) for line in lines_of(folder)]
         for folder in (tmp_path, tmp_path / "again")
     )
-    assert after == before
+    assert after == near(before)
 
 
 def test_the_metric_of_the_air_task_is_known_by_the_name_that_journals_store():
