@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from chop.core.errors import ProgramError
@@ -58,6 +58,7 @@ def by_hand(prompt, trust, shrink):
     trust=st.floats(0.0, 10.0),
     masked=st.booleans(),
 )
+@settings(max_examples=40)
 def test_weights_by_hand(shrink, seed, examples, trust, masked):
     prompt = make_prompt(seed, examples=examples, masked=masked)
     assume(bool(prompt.outputs.observed.flatten(-2).any(dim=-1).all()))
