@@ -54,7 +54,14 @@ class CallCount:
         if where in self._seen:
             return
         self._seen.add(where)
-        self.total += self._reached(where)[1]
+        self._spend(self._reached(where)[1])
+
+    def at_most(self, where: Where, evaluations: int) -> None:
+        """Count as many calls as a program that decides by itself may make on the prompt reached."""
+        self._spend(evaluations * self._reached(where)[1])
+
+    def _spend(self, evaluations: int) -> None:
+        self.total += evaluations
         if self.total > self._limit:
             raise ProgramError(f"the program needs more than {self._limit} model evaluations a query")
 

@@ -220,12 +220,17 @@ class Caller:
         self._root = root
         self._queries = root.batch.numel()
         self._max_bytes = max_bytes
-        self.evaluations = 0
+        self._asked = 0
         self.invocations = 0
+
+    @property
+    def evaluations(self) -> int:
+        """For each query, or in the mean where queries are asked differently, rounded up."""
+        return -(-self._asked // max(1, self._queries))
 
     def __call__(self, prompts: list[Prompt]) -> list[Tensor]:
         """One round: an answer for each prompt, in order."""
-        self.evaluations += sum(prompt.batch.numel() for prompt in prompts) // max(1, self._queries)
+        self._asked += sum(prompt.batch.numel() for prompt in prompts)
         if isinstance(self._model, SharesExamples):
             return self._together(self._model, prompts)
         answers: dict[int, Tensor] = {}
@@ -238,14 +243,29 @@ class Caller:
         return [answers[i] for i in range(len(prompts))]
 
     def _together(self, model: SharesExamples, prompts: list[Prompt]) -> list[Tensor]:
-        """Through ``predict_many``, in slices of the root batch so that shared examples stay together."""
-        cost = sum(_row_bytes(p) * p.batch.numel() for p in prompts) // max(1, self._queries)
+        """Through ``predict_many``, in slices of the batch so that shared examples stay together."""
+        if sum(_row_bytes(p) * p.batch.numel() for p in prompts) <= self._max_bytes:
+            return self._checked_many(model, prompts)
+        # A program that decides query by query also asks about some of the queries alone: one leading axis.
+        axes = len(self._root.batch)
+        leads = [p.batch[:axes] if p.batch[:axes] == self._root.batch else p.batch[:1] for p in prompts]
+        answers: dict[int, Tensor] = {}
+        for lead in dict.fromkeys(leads):
+            family = [i for i, other in enumerate(leads) if other == lead]
+            found = self._sliced(model, [prompts[i] for i in family], lead)
+            answers.update(zip(family, found, strict=True))
+        return [answers[i] for i in range(len(prompts))]
+
+    def _sliced(self, model: SharesExamples, prompts: list[Prompt], lead: torch.Size) -> list[Tensor]:
+        """Prompts whose batch begins with these axes, as many of their rows at a time as memory allows."""
+        queries = lead.numel()
+        cost = sum(_row_bytes(p) * p.batch.numel() for p in prompts) // max(1, queries)
         rows = max(1, self._max_bytes // max(1, cost))
-        if rows >= self._queries:
+        if rows >= queries:
             return self._checked_many(model, prompts)
         parts = []
-        for low in range(0, self._queries, rows):
-            cut = _Slicer(len(self._root.batch), low, low + rows)
+        for low in range(0, queries, rows):
+            cut = _Slicer(len(lead), low, low + rows)
             parts.append(self._checked_many(model, [cut(prompt) for prompt in prompts]))
         return [
             torch.cat(pieces).reshape(prompt.answer_shape)
@@ -281,7 +301,7 @@ class Caller:
 
 
 class _Slicer:
-    """Rows low..high of the flattened root batch of a prompt, and of the prompts it came from."""
+    """Rows low..high of the first axes of a prompt's batch, and of the prompts it came from."""
 
     def __init__(self, root_axes: int, low: int, high: int) -> None:
         self._axes, self._rows = root_axes, slice(low, high)

@@ -17,7 +17,11 @@ from chop.core.deprecated import renamed
 from chop.core.errors import ProgramError
 from chop.core.words import short_text
 
-ParamKind = Literal["number", "whole", "flag", "choice", "indices", "program", "programs"]
+ParamKind = Literal["number", "whole", "flag", "choice", "indices", "numbers", "names", "program", "programs"]
+
+
+MOST_NUMBERS = 1024
+"""In one tuple of numbers."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class Param:
             "flag": "True or False",
             "choice": "one of " + ", ".join(f'"{option}"' for option in self.options),
             "indices": f"a tuple of at most 64 whole numbers from {self.low} to {self.high}",
+            "numbers": f"a tuple of at most {MOST_NUMBERS} numbers from {self.low} to {self.high}",
+            "names": "a tuple of " + ", ".join(f'"{option}"' for option in self.options),
             "program": "a program",
             "programs": f"at least {self.at_least} programs",
         }[self.kind]
@@ -64,6 +70,13 @@ class Param:
             case "indices" if isinstance(value, tuple) and len(value) <= 64:
                 if all(isinstance(v, int) and not isinstance(v, bool) and self._inside(v) for v in value):
                     return value
+            case "numbers" if isinstance(value, tuple) and len(value) <= MOST_NUMBERS:
+                numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
+                if numeric and all(self._inside(v) for v in value):
+                    return tuple(map(float, value))
+            case "names" if isinstance(value, tuple):
+                if all(isinstance(v, str) and v in self.options for v in value):
+                    return tuple(dict.fromkeys(value))
             case "program" if isinstance(value, Operator) and value.role == "program":
                 return value
             case "programs" if isinstance(value, tuple) and len(value) >= self.at_least:
@@ -103,6 +116,16 @@ def choice(default: str, options: tuple[str, ...], doc: str) -> Any:
 def indices(doc: str, low: int = -64, high: int = 63) -> Any:
     """A tuple of whole numbers, empty by default."""
     return _declare(Param("indices", doc, low, high), default=())
+
+
+def numbers(doc: str, low: float, high: float) -> Any:
+    """A tuple of real numbers, empty by default."""
+    return _declare(Param("numbers", doc, low, high), default=())
+
+
+def names(doc: str, options: tuple[str, ...]) -> Any:
+    """Any of a few words, none by default."""
+    return _declare(Param("names", doc, options=options), default=())
 
 
 def subprogram(doc: str) -> Any:
@@ -147,11 +170,12 @@ class Operator(ABC):
             if "param" not in f.metadata and not isinstance(getattr(self, f.name), Operator):
                 raise ProgramError(
                     f"{type(self).__name__}: {f.name} is not declared; give it number(), integer(), flag(), "
-                    "choice(), indices(), subprogram() or subprogram_list() of chop.core.parameters"
+                    "choice(), indices(), numbers(), names(), subprogram() or subprogram_list() of "
+                    "chop.core.parameters"
                 )
         for key, param in self.params().items():
             given = getattr(self, key)
-            if param.kind in ("programs", "indices") and isinstance(given, list):
+            if param.kind in ("programs", "indices", "numbers", "names") and isinstance(given, list):
                 given = tuple(given)
             try:
                 object.__setattr__(self, key, param.check(given))

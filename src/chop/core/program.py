@@ -42,6 +42,8 @@ class Outcome:
     values: Tensor
     held_out: Tensor | None = None
     notes: Notes = field(default_factory=dict)
+    built: tuple[Program, ...] | None = None
+    """Of a program that decides by itself: the fixed one that it came to for each query of the batch."""
 
     def __repr__(self) -> str:
         return representation("Outcome", outcome_facts(self.values, self.held_out, self.notes))
@@ -283,11 +285,15 @@ class Leaf(Program):
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         """The answer ``(..., m, c)``."""
 
+    def at_examples(self, prompt: Prompt) -> Tensor:
+        """Its own held-out answers ``(..., D, m, c)``, of a leaf that reports some."""
+        raise NotImplementedError
+
     @final
     def plan(self, prompt: Prompt) -> Steps:
         yield []
         values, notes = require_values_and_notes(self, self.answer(prompt))
-        return Outcome(values, notes=notes)
+        return Outcome(values, self.at_examples(prompt) if self.reports_held_out else None, notes)
 
     @final
     def count(self, where: Where, calls: CallCount) -> None:
@@ -385,7 +391,8 @@ class Wrapped(Program):
         (frame,) = yield [Fit(self.transform, prompt)]
         (outcome,) = yield [Answer(self.inner, frame.prompt)]
         held_out = frame.back_held_out(outcome.held_out) if self.reports_held_out else None
-        return Outcome(frame.back(outcome.values), held_out, frame.notes)
+        built = outcome.built and tuple(Wrapped(self.transform, inner) for inner in outcome.built)
+        return Outcome(frame.back(outcome.values), held_out, frame.notes, built)
 
     def count(self, where: Where, calls: CallCount) -> None:
         same = self.transform.hands_on(calls.examples_at(where))
@@ -421,7 +428,10 @@ class Projected(Program):
         if self.reports_held_out:
             (held_out_prompt,) = yield [HeldOutPrompts(prompt, pad=False, gap=0)]
             held_out, _ = self._projected(held_out_prompt, outcome.held_out)
-        return Outcome(values, held_out, notes)
+        built = outcome.built and tuple(
+            Projected(inner, projection=self.projection) for inner in outcome.built
+        )
+        return Outcome(values, held_out, notes, built)
 
     def _projected(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         pair: tuple[Tensor, Notes] = require_values_and_notes(

@@ -47,7 +47,19 @@ class Result:
     """How many times the program had to wait for the model."""
     prompt: Prompt
     """What was asked."""
+    programs: tuple[Program, ...]
+    """The fixed program behind each answer of the batch: what was run, or what it built by itself."""
     _trace: Trace | None
+
+    @property
+    def program(self) -> str:
+        """The fixed program behind the answer, as text; an error where answers have different ones."""
+        texts = dict.fromkeys(map(str, self.programs))
+        if len(texts) != 1:
+            raise ProgramError(
+                f"{len(self.programs)} answers have {len(texts)} different programs: see result.programs"
+            )
+        return next(iter(texts))
 
     @property
     def traced(self) -> bool:
@@ -181,7 +193,7 @@ def run_program(
         raise ProgramError(f"{len(rows)} of {rejected.numel()} answers are not finite (queries {named})")
     trace = None
     if keep_trace:
-        stage = Stages(record)(answer)
+        stage = Stages(record, prompt.batch)(answer)
         trace = Trace(str(root), stage, caller.evaluations, len(record.rounds), error, rejected)
     # Copies made outside inference mode are ordinary tensors, which autograd accepts.
     return Result(
@@ -192,6 +204,7 @@ def run_program(
         calls=caller.evaluations,
         rounds=len(record.rounds),
         prompt=prompt,
+        programs=outcome.built or (root,) * prompt.batch.numel(),
         _trace=trace,
     )
 

@@ -54,7 +54,18 @@ class FoundFunction:
         return FoundFunction(argument, values, deviation, self.labels)
 
 
-Note = Tensor | str | FoundFunction
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What a stage has to say of each query, in words: a note of one text for each, of one line or more."""
+
+    each: tuple[str, ...]
+
+    def at_query(self, query: int) -> str:
+        """That of one query."""
+        return self.each[query]
+
+
+Note = Tensor | str | FoundFunction | Told
 """What the trace may show of a stage; tensors lead with the axes of the prompt's batch."""
 
 
@@ -212,6 +223,8 @@ class Trace:
 
     def note(self, value: Note, query: int) -> str:
         """A note in words, for one query."""
+        if isinstance(value, Told):
+            return value.at_query(query)
         if isinstance(value, FoundFunction):
             found = value.at_query(self.prompt.batch, query)
             return f"{number_text(found.values)} ± {float(found.deviation.max()):.2g}"

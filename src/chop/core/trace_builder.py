@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+import torch
+
 from chop.core.tasks import Answer, Call, Fit, HeldOut, Request, RunRecord
 from chop.core.trace import Stage
 
@@ -16,11 +18,13 @@ class Stages:
     """Tasks as stages of a trace; a task that was shared gives one shared stage.
 
     A class, not nested functions that call each other: those would be a cycle that keeps every tensor
-    of the run until the garbage collector comes by.
+    of the run until the garbage collector comes by. What was asked about some of the queries alone, by a
+    program that decides query by query, has no place in the tree of all of them; run one query to see it.
     """
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(self, record: RunRecord, batch: torch.Size) -> None:
         self._record = record
+        self._batch = batch
         self._round_of = {call: i + 1 for i, calls in enumerate(record.rounds) for call in calls}
         self._made: dict[Request, Stage] = {}
 
@@ -35,6 +39,7 @@ class Stages:
             self(need)
             for need in dict.fromkeys(self._record.needs.get(task, []))
             if isinstance(need, Answer) or (isinstance(need, HeldOut) and not need.program.reports_held_out)
+            if need.prompt.batch[: len(self._batch)] == self._batch
         )
 
     def _answer(self, task: Answer) -> Stage:

@@ -184,6 +184,29 @@ class FluxFit:
         after, _ = frame_step((frames - self.lowest) / self.spread, self.theta, tangents=False)
         return self.lowest + self.spread * after
 
+    def without_each(self, before: Array, after: Array) -> Array:
+        """What the law of the other pairs would make of each input ``(pairs, n)``.
+
+        The law without a pair is one step of Gauss and Newton away from that of all: the pair's own pull is
+        taken back, to first order. So a judgement of the law costs a fifth of a fit and not as many fits as
+        there are pairs.
+        """
+        if not 0 < self.spread < math.inf:
+            return self.advance(before)
+        before, after = (before - self.lowest) / self.spread, (after - self.lowest) / self.spread
+        found, slopes = frame_step(before, self.theta, tangents=True)
+        count = after.size
+        normals = np.einsum("rpn,rqn->rpq", slopes, slopes) / count
+        pulls = np.einsum("rpn,rn->rp", slopes, found - after) / count
+        floor = 1e-10 * (normals.sum(axis=0).diagonal().max() + self.penalty)
+        whole = normals.sum(axis=0) + self.penalty * _ROUGHNESS + floor * np.eye(PARAMETERS)
+        predicted = []
+        for normal, pull, frame in zip(normals, pulls, before, strict=True):
+            move = np.nan_to_num(np.linalg.lstsq(whole - normal, pull, rcond=None)[0])
+            theta = _allowed(self.theta + np.clip(move, -0.5, 0.5), max(FASTEST, self.dissipation))
+            predicted.append(frame_step(frame[None], theta, tangents=False)[0][0])
+        return self.lowest + self.spread * np.stack(predicted)
+
 
 def fit_flux(before: Array, after: Array) -> FluxFit:
     """The law that takes each row of ``before`` (pairs, n) to that of ``after`` in one step.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from chop.core.parameters import Operator
 from chop.core.program import Icon, Program
 from chop.operators.affine import Flip, Minmax, Normalize, Rescale
+from chop.operators.auto.program import Auto
 from chop.operators.bare import around_one, bare
 from chop.operators.examples import Increment, NearestExamples
 from chop.operators.frames import MovingFrame, Reflect, Turn
@@ -74,9 +75,11 @@ BUILT_IN: tuple[type[Operator], ...] = (
     Weigh,
     Average,
     Views,
+    Auto,
 )
 
 icon = bare(Icon)
+auto = bare(Auto)
 last_frame = bare(LastFrame)
 first_frame = bare(FirstFrame)
 mean_output = bare(MeanOutput)
@@ -129,13 +132,14 @@ def weigh(
     return Weigh(candidates, trust=trust, shrink=shrink, pad=pad, gap=gap)
 
 
-def average(*members: Program) -> Average:
-    """The plain mean of several programs' answers (see `Average`)."""
-    return Average(members)
+def average(*members: Program, weights: tuple[float, ...] = ()) -> Average:
+    """The mean of several programs' answers, plain or with fixed weights (see `Average`)."""
+    return Average(members, weights=weights)
 
 
 __all__ = [
     "BUILT_IN",
+    "Auto",
     "Average",
     "BoundVariation",
     "Combine",
@@ -168,6 +172,7 @@ __all__ = [
     "Views",
     "Weigh",
     "WithinExamples",
+    "auto",
     "average",
     "bound_variation",
     "combine",

@@ -5,6 +5,8 @@ The mean of logarithms counts, not that of the errors: one example that all get 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -51,6 +53,41 @@ def _evidence(logs: Tensor, count: Tensor, trust: float) -> Tensor:
     first = torch.zeros_like(weights)
     first[..., 0] = 1
     return torch.where(count.unsqueeze(-1) > 0, weights, first)
+
+
+def cautious_weights(logs: Tensor, counted: Tensor, together: Tensor, trust: float) -> Judged:
+    """Weights of candidates beside the first, the reference, which stays where nothing is clearly better.
+
+    A candidate's gain is the mean over examples of how much smaller the logarithm of its error is, less as
+    many standard errors as chance would let the best of the close rivals appear better by: sqrt(2 ln K) for
+    K of them, so none where there is one alone. ``together (..., D, D)`` averages examples that are one
+    observation (see `independence`); with fewer than two observations the reference has all the weight.
+    """
+    share = together.diagonal(dim1=-2, dim2=-1).unsqueeze(-2) * counted  # (..., c, D)
+    number = share.sum(dim=-1).unsqueeze(-1)
+    gains = logs[..., :1] - logs
+    part = (share / number.clamp(min=1e-9).squeeze(-1).unsqueeze(-1)).unsqueeze(-1)
+    mean = (part * gains).sum(dim=-2)
+    known = together.unsqueeze(-3) * counted.unsqueeze(-2)
+    grouped = (known / known.sum(dim=-1, keepdim=True).clamp(min=1e-9)) @ gains
+    variance = (part * (grouped - mean.unsqueeze(-2)).square()).sum(dim=-2) / (number - 1).clamp(min=0.5)
+    deviation = variance.clamp(min=0).sqrt()
+    rivals = torch.exp(-2 * trust * mean[..., 1:].abs()).sum(dim=-1, keepdim=True).clamp(min=1)
+    scores = mean - (2 * rivals.log()).sqrt() * deviation
+    weights = torch.softmax(trust * number / logs.shape[-2] * scores, dim=-1)
+    first = torch.zeros_like(weights)
+    first[..., 0] = 1
+    return Judged(torch.where(number >= 2 - 1e-9, weights, first), mean, deviation)
+
+
+class Judged(NamedTuple):
+    """What evidence says of candidates, each ``(..., c, K)``."""
+
+    weights: Tensor
+    gains: Tensor
+    """Mean logarithms of ratios of squared errors, the reference's over its own."""
+    deviations: Tensor
+    """Standard errors of the gains."""
 
 
 def mixed(parts: list[Tensor], weights: Tensor) -> Tensor:

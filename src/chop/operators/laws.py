@@ -38,8 +38,18 @@ class Law(Leaf):
     law: ClassVar[str] = "Keeps the query's mean; the same law for every query of the same examples."
     helps: ClassVar[str] = "when a conserved quantity is carried around a circle by itself, whatever its flux"
 
+    @property
+    def reports_held_out(self) -> bool:
+        return True
+
+    def at_examples(self, prompt: Prompt) -> Tensor:
+        pairs = zip(_laws(prompt), _frames(prompt.inputs.values), _frames(prompt.outputs.values), strict=True)
+        found = np.stack([law.without_each(before, after) for law, before, after in pairs])
+        answers = torch.from_numpy(found).to(prompt.device, prompt.dtype)
+        return answers.reshape(prompt.outputs.values.shape)
+
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
-        _need_frames(prompt, self.name)
+        need_frames(prompt, self.name)
         laws = _laws(prompt)
         queries = _frames(prompt.query.values.unsqueeze(-3))
 
@@ -73,7 +83,7 @@ class Law(Leaf):
         }
 
 
-def _need_frames(prompt: Prompt, who: str) -> None:
+def need_frames(prompt: Prompt, who: str) -> None:
     """One channel, on one grid around a circle, with every value observed, at times that can be frames'."""
     if prompt.graph is not None:
         raise ProgramError(f"{who} is for a regular grid, but this prompt's points form a graph")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chop.core.counting import CallCount, Where
 from chop.core.errors import ProgramError
-from chop.core.parameters import flag, indices, subprogram_list
+from chop.core.parameters import flag, indices, numbers, subprogram_list
 from chop.core.program import Outcome, Program
 from chop.core.prompt import Field, Prompt
 from chop.core.running import error_in_units, error_unit
@@ -18,6 +18,7 @@ from chop.core.tasks import Answer, Steps
 from chop.core.trace import StageKind
 from chop.core.units import binary_unit, in_units
 from chop.numerics.simplex import LEAST_EIGENVALUE, smallest_quadratic
+from chop.operators.evidence import mixed
 from chop.operators.residuals import HeldOutValidator, finite_or_zero, gap_number, pad_flag
 
 
@@ -109,18 +110,50 @@ class Combine(HeldOutValidator):
 @final
 @dataclass(frozen=True)
 class Average(Program):
-    """The plain mean of several programs' answers. Ensembling without any fit."""
+    """The mean of several programs' answers, plain or with fixed weights. Ensembling without any fit.
+
+    ``weights`` has a number for each member, or for each member one for each channel; they are divided by
+    their sum. A member without weight may answer anything.
+    """
 
     name: ClassVar[str] = "average"
     unit_free: ClassVar[bool] = True
     kind: ClassVar[StageKind] = "mixture"
-    law: ClassVar[str] = "Does not depend on the order of its members, to rounding."
+    law: ClassVar[str] = "Without weights it does not depend on the order of its members, to rounding."
     helps: ClassVar[str] = "when members err differently and the examples are too few to fit weights"
     members: tuple[Program, ...] = subprogram_list("what is averaged", at_least=1)
+    weights: tuple[float, ...] = numbers("of the members, member by member; none: all alike", 0.0, 1e6)
+
+    @property
+    def reports_held_out(self) -> bool:
+        return bool(self.weights) and all(member.reports_held_out for member in self.members)
 
     def plan(self, prompt: Prompt) -> Steps:
+        weights = self._weights(prompt)
         outcomes = yield [Answer(member, prompt) for member in self.members]
-        return Outcome(torch.stack([outcome.values for outcome in outcomes]).mean(dim=0))
+        parts = [outcome.values for outcome in outcomes]
+        if weights is None:
+            return Outcome(torch.stack(parts).mean(dim=0))
+        held_out = None
+        if self.reports_held_out:
+            held_out = mixed([outcome.held_out for outcome in outcomes], weights)
+        return Outcome(mixed(parts, weights), held_out)
+
+    def _weights(self, prompt: Prompt) -> Tensor | None:
+        """``(c, members)``, which sum to 1; None where all are alike."""
+        if not self.weights:
+            return None
+        members, channels = len(self.members), prompt.outputs.channels
+        if len(self.weights) not in (members, members * channels):
+            raise ProgramError(
+                f"average of {members} programs of {channels} channels needs {members} weights"
+                f"{f' or {members * channels}' if channels > 1 else ''}, not {len(self.weights)}"
+            )
+        given = torch.tensor(self.weights, dtype=prompt.dtype, device=prompt.device).reshape(members, -1)
+        total = given.sum(dim=0)
+        if not bool((total > 0).all()):
+            raise ProgramError("the weights of average must not all be 0")
+        return (given / total).expand(members, channels).mT
 
     def count(self, where: Where, calls: CallCount) -> None:
         for member in self.members:

@@ -36,8 +36,8 @@ class Views(Program):
     kind: ClassVar[StageKind] = "mixture"
     calls_at_most: ClassVar[bool] = True
     law: ClassVar[str] = (
-        "With several turns a prompt turned by cells gives the turned answer, with ``mirror`` a mirrored one "
-        "the mirrored answer, with ``sign`` the opposite one the opposite answer, to rounding."
+        "With several anchored turns a prompt turned by cells gives the turned answer, with ``mirror`` a "
+        "mirrored one the mirrored answer, with ``sign`` the opposite one the opposite answer, to rounding."
     )
     helps: ClassVar[str] = "when the model errs differently on the same question in another form"
     base: Program = subprogram("what is asked from each side")
@@ -45,6 +45,7 @@ class Views(Program):
     step: int = integer(2, 1, 100, "how many cells a turn is from the next")
     mirror: bool = flag(False, "each also mirrored")
     sign: bool = flag(False, "each also with the opposite sign")
+    anchored: bool = flag(True, "turns begin at a landmark of the examples; else where the grid does")
 
     @property
     def reports_held_out(self) -> bool:
@@ -53,8 +54,14 @@ class Views(Program):
     @cached_property
     def _members(self) -> tuple[Program, ...]:
         """The program seen from each side."""
-        turns = [(Turn(cells=self.step * i),) for i in range(self.turns)] if self.turns > 1 else [()]
+        turns: list[tuple[Turn, ...]] = [
+            # A turn by nothing from where the grid begins is the question as it is.
+            (Turn(cells=self.step * i, anchored=self.anchored),) if self.anchored or i else ()
+            for i in range(self.turns)
+        ]
         mirrors = [(), (Reflect(),)] if self.mirror else [()]
+        if self.turns == 1:
+            turns = [()]
         routes = [Stack(mirror + turn) for mirror, turn in product(mirrors, turns)]
         return tuple(route | member for member in self._upright for route in routes)
 

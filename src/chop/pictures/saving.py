@@ -17,7 +17,7 @@ from torch import Tensor
 from chop.core.errors import ChopError, ProgramError
 from chop.core.parameters import Operator
 from chop.core.program import Program, Projected, Wrapped
-from chop.core.trace import FoundFunction, Note, Step, Trace
+from chop.core.trace import FoundFunction, Note, Step, Told, Trace
 from chop.pictures.drawing import draw_program
 from chop.pictures.figure import trace_figure
 from chop.pictures.page import trace_page
@@ -116,6 +116,8 @@ def _step(trace: Trace, step: Step, query: int) -> dict[str, Any]:
 
 def _note(trace: Trace, value: Note, query: int) -> Any:
     """A note of one query as plain values."""
+    if isinstance(value, Told):
+        return value.at_query(query)
     if isinstance(value, FoundFunction):
         found = value.at_query(trace.prompt.batch, query)
         return {name: getattr(found, name).tolist() for name in ("argument", "values", "deviation")}

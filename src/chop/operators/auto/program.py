@@ -1,0 +1,270 @@
+"""`auto`: for each question by itself, the operators that its own examples speak for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from chop.core.counting import CallCount, Where
+from chop.core.parameters import flag, integer, names, number
+from chop.core.program import Icon, Leaf, Outcome, Program, Projected, Projection
+from chop.core.prompt import Prompt
+from chop.core.tasks import Answer, HeldOut, HeldOutPrompts, Request, Steps
+from chop.core.trace import StageKind, Told
+from chop.operators.auto.looking import Possible, look
+from chop.operators.auto.proposing import Progress, Proposal
+from chop.operators.auto.routes import BARE, PROBES, Route, seen_from, through
+from chop.operators.auto.telling import told
+from chop.operators.auto.trials import Candidates, Questions, Trial, judge, mean_log, mean_trial, rows_of
+from chop.operators.evidence import Judged, cautious_weights, mixed
+from chop.operators.independence import averaged_together
+from chop.operators.mixtures import Average
+
+_LEAST = 0.01
+"""Weight below which a candidate is left out."""
+_DIGITS = 3
+"""Of weights: what is told is what is used."""
+
+FAMILIES = (
+    "moving_frame", "rescale", "normalize", "views", "krige", "law", "last_frame", "first_frame",
+    "query_mean", "mean_output", "nearest_output", "conserve_mean", "nonnegative", "unit_mass",
+)  # fmt: skip
+"""What may be left out, by the names of operators."""
+
+
+class Verdict(NamedTuple):
+    """What was made of the candidates of some rows."""
+
+    values: Tensor
+    held_out: Tensor
+    weights: Tensor
+    """``(rows, c, K)``, in few digits."""
+    judged: Judged
+
+
+@final
+@dataclass(frozen=True)
+class Auto(Program):
+    """Looks at the examples, probes the model, and mixes what they speak for; no program need be known.
+
+    For each question by itself: what its examples show decides which frames, scales, views, leaves and
+    projections make sense. Routes are asked one after the other, the best one is refined, as long as the
+    budget lasts. The candidates are weighed by the mean logarithm of their held-out errors, less what chance
+    would give the best of several; the bare model stays where nothing is clearly better. Examples that share
+    frames count once. ``result.program`` is the fixed program that was built.
+    """
+
+    name: ClassVar[str] = "auto"
+    kind: ClassVar[StageKind] = "validator"
+    calls_at_most: ClassVar[bool] = True
+    law: ClassVar[str] = "Never more model evaluations than the budget; each question by itself."
+    helps: ClassVar[str] = "when it is not known which program to use"
+    budget: int = integer(24, 1, 100_000, "model evaluations for each query, at most")
+    leaves: bool = flag(True, "also answers without the model: persistence, the examples' mean, a law, ...")
+    trust: float = number(4.0, 0.0, 100.0, "how much a smaller error at the examples counts")
+    without: tuple[str, ...] = names("operators that are not to be used", FAMILIES)
+
+    @property
+    def reports_held_out(self) -> bool:
+        return True
+
+    def count(self, where: Where, calls: CallCount) -> None:
+        calls.at_most(where, self.budget)
+
+    def plan(self, prompt: Prompt) -> Steps:
+        price = prompt.examples + 1
+        possible = look(prompt, frozenset(self.without), self.leaves)
+        if prompt.examples < 2 or self.budget < price:
+            return (yield from self._unjudged(prompt, possible))
+        questions = Questions(prompt)
+        found: list[Candidates] = [{} for _ in range(questions.count)]
+        progress = [Progress(one, self.budget, price, "krige" not in self.without) for one in possible]
+        yield from _explore(questions, progress, found)
+        yield from _ask_leaves(questions, possible, found)
+        return (yield from self._weighed(questions, possible, found))
+
+    def _unjudged(self, prompt: Prompt, possible: Sequence[Possible]) -> Steps:
+        """The bare model, where nothing can be held out or paid for; projections need no evidence."""
+        (outcome,) = yield [Answer(Icon(), prompt)]
+        shared = possible[0].projections if len({one.projections for one in possible}) == 1 else ()
+        values = _projected(shared, prompt, outcome.values)
+        unknown = torch.full_like(prompt.outputs.values, torch.nan)
+        program = _with_projections(Icon(), shared)
+        why = "the bare model: " + (
+            "a single example cannot be held out"
+            if prompt.examples < 2
+            else f"a budget of {self.budget} is too small to judge by {prompt.examples} examples"
+        )
+        notes = {"kept": Told((why,) * prompt.batch.numel())}
+        return Outcome(values, unknown, notes, (program,) * prompt.batch.numel())
+
+    def _weighed(
+        self, questions: Questions, possible: Sequence[Possible], found: Sequence[Candidates]
+    ) -> Steps:
+        """The mixture of each question's candidates, with what its examples obey."""
+        prompt = questions.prompt
+        values: list[Tensor] = [prompt.query.values] * questions.count
+        held_out = list(values)
+        texts = [""] * questions.count
+        programs: list[Program] = [BARE] * questions.count
+        alike: dict[object, list[int]] = defaultdict(list)
+        for row, candidates in enumerate(found):
+            alike[tuple(candidates), possible[row].projections].append(row)
+        for rows in alike.values():
+            part, projections = questions.part(rows), possible[rows[0]].projections
+            verdict = _verdict(part, [found[row] for row in rows], self.trust)
+            answer = _projected(projections, part, verdict.values)
+            (hidden,) = yield [HeldOutPrompts(part, pad=False, gap=0)]
+            own = _projected(projections, hidden, verdict.held_out)
+            here = zip(rows, rows_of(answer, part.batch), rows_of(own, part.batch), strict=True)
+            for place, (row, value, at_examples) in enumerate(here):
+                values[row], held_out[row] = value, at_examples
+                tried = list(found[row])
+                weights = verdict.weights[place]
+                programs[row] = _with_projections(_mixture(tried, weights), projections)
+                texts[row] = told(
+                    possible[row], tried, weights, verdict.judged.gains[place],
+                    verdict.judged.deviations[place], projections,
+                )  # fmt: skip
+        return Outcome(
+            torch.stack(values).reshape(prompt.answer_shape),
+            torch.stack(held_out).reshape(prompt.outputs.values.shape),
+            {"found": Told(tuple(texts))},
+            tuple(programs),
+        )
+
+
+def _explore(questions: Questions, progress: Sequence[Progress], found: Sequence[Candidates]) -> Steps:
+    """Ask route after route until all questions have what they can have."""
+    sides: list[dict[tuple[Route, Program], list[Trial]]] = [defaultdict(list) for _ in progress]
+    while True:
+        wanted: dict[Proposal, list[int]] = defaultdict(list)
+        for row, one in enumerate(progress):
+            proposal = one.propose()
+            if proposal is not None:
+                wanted[proposal].append(row)
+        if not wanted:
+            return None
+        asked: list[tuple[Proposal, list[int], Program, Request]] = []
+        for proposal, rows in wanted.items():
+            part = questions.part(rows)
+            asked += [
+                (proposal, rows, inner, Answer(through(proposal.route + view, PROBES[inner]), part))
+                for view in proposal.views
+                for inner in proposal.inner
+            ]
+        outcomes = yield [request for *_, request in asked]
+        for (proposal, rows, inner, _), outcome in zip(asked, outcomes, strict=True):
+            batch = questions.part(rows).batch
+            pairs = zip(rows_of(outcome.values, batch), rows_of(outcome.held_out, batch), strict=True)
+            for row, (values, held_out) in zip(rows, pairs, strict=True):
+                sides[row][proposal.route, inner].append(Trial(values, held_out))
+        for proposal, rows in wanted.items():
+            _enter(questions, proposal, rows, progress, sides, found)
+
+
+def _enter(
+    questions: Questions,
+    proposal: Proposal,
+    rows: Sequence[int],
+    progress: Sequence[Progress],
+    sides: Sequence[dict[tuple[Route, Program], list[Trial]]],
+    found: Sequence[Candidates],
+) -> None:
+    """Make candidates of what was answered, and note how well they did at the examples."""
+    part = questions.part(rows)
+    route, level = proposal.route, proposal.level
+    for inner in proposal.inner:
+        means = [mean_trial(sides[row][route, inner]) for row in rows]
+        shape, examples = part.answer_shape, part.outputs.values.shape
+        logs = mean_log(
+            part,
+            torch.stack([one.values for one in means]).reshape(shape),
+            torch.stack([one.held_out for one in means]).reshape(examples),
+        )
+        for row, trial, log in zip(rows, means, logs, strict=True):
+            if level > 1 or (level and inner != BARE):
+                # Fewer sides are no candidate of their own; the bare model as it is stays one.
+                found[row].pop(through(route, seen_from(level - 1, inner)), None)
+            found[row][through(route, seen_from(level, inner))] = trial
+            progress[row].logs[route, inner] = log
+
+
+def _ask_leaves(questions: Questions, possible: Sequence[Possible], found: Sequence[Candidates]) -> Steps:
+    """Answers that need no model, each for the questions that it makes sense for."""
+    wanted: dict[Leaf, list[int]] = defaultdict(list)
+    for row, one in enumerate(possible):
+        for leaf in one.leaves:
+            wanted[leaf].append(row)
+    asked: list[Request] = []
+    for leaf, rows in wanted.items():
+        part = questions.part(rows)
+        asked += [Answer(leaf, part), HeldOut(leaf, part, pad=True, gap=0)]
+    results = yield asked
+    for place, (leaf, rows) in enumerate(wanted.items()):
+        batch = questions.part(rows).batch
+        values, held_out = results[2 * place].values, results[2 * place + 1]
+        answers = zip(rows, rows_of(values, batch), rows_of(held_out, batch), strict=True)
+        for row, answer, at_examples in answers:
+            found[row][leaf] = Trial(answer, at_examples)
+    return None
+
+
+def _verdict(part: Prompt, candidates: Sequence[Candidates], trust: float) -> Verdict:
+    """The same candidates of some rows, mixed: the first is the bare model, the reference."""
+    programs = list(candidates[0])
+    shape, examples = part.answer_shape, part.outputs.values.shape
+    values = [torch.stack([one[p].values for one in candidates]).reshape(shape) for p in programs]
+    held_out = [torch.stack([one[p].held_out for one in candidates]).reshape(examples) for p in programs]
+    logs, counted = judge(part, values, held_out)
+    together = averaged_together(part)
+    judged = cautious_weights(logs, counted, together, trust)
+    weights = _few_digits(judged.weights)
+    own = []
+    for h in range(part.examples):
+        others = counted.clone()
+        others[..., h] = False
+        without = cautious_weights(logs, others, together, trust).weights
+        own.append(mixed([one.select(-3, h) for one in held_out], without.to(part.dtype)))
+    mixture = mixed(values, (weights / weights.sum(dim=-1, keepdim=True)).to(part.dtype))
+    rows = len(candidates)
+    return Verdict(
+        mixture,
+        torch.stack(own, dim=-3),
+        weights.reshape(rows, *weights.shape[-2:]),
+        Judged(*(each.reshape(rows, *each.shape[-2:]) for each in judged)),
+    )
+
+
+def _few_digits(weights: Tensor) -> Tensor:
+    """Weights without the smallest, in a few digits; they sum to about 1."""
+    kept = torch.where(weights >= _LEAST, weights, 0).double()
+    return (kept / kept.sum(dim=-1, keepdim=True)).round(decimals=_DIGITS)
+
+
+def _mixture(candidates: Sequence[Program], weights: Tensor) -> Program:
+    """The fixed program of weights ``(c, K)``."""
+    used = [k for k in range(len(candidates)) if bool((weights[:, k] > 0).any())]
+    if len(used) == 1:
+        return candidates[used[0]]
+    table = weights[:, used].mT
+    alike = bool((table == table[:, :1]).all())
+    each = (table[:, :1] if alike else table).flatten().tolist()
+    return Average(tuple(candidates[k] for k in used), weights=tuple(round(one, _DIGITS) for one in each))
+
+
+def _projected(projections: Sequence[Projection], prompt: Prompt, values: Tensor) -> Tensor:
+    for projection in projections:
+        values, _ = projection.project(prompt, values)
+    return values
+
+
+def _with_projections(program: Program, projections: Sequence[Projection]) -> Program:
+    for projection in projections:
+        program = Projected(program, projection=projection)
+    return program
