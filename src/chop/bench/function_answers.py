@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from chop.icon.sharing import InContextNetwork
     from chop.problems.case import Case
 
-VALIDATED = ("main", "ablations", "best", "evolved", "hand", "own")
+VALIDATED = ("main", "ablations", "best", "evolved", "hand", "auto", "own")
 """Groups whose programs are also asked for their in-context errors."""
 PROMPTS_VALIDATED = 100
 """In-context errors are taken on the first questions of a condition: they cost D more evaluations."""

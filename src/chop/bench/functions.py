@@ -17,6 +17,8 @@ import numpy as np
 from chop.bench.methods import (
     ABLATED,
     ABLATIONS,
+    AGENTS,
+    AUTO,
     BASELINES,
     BEST_EVOLVED,
     CONSERVATION,
@@ -56,7 +58,7 @@ HOME_FLUX, HOME_LENGTH = "cubic", 1.0
 DENSITY, COST = ("g_1to1", "g_1to2", "g_2to2"), ("rho_1to1", "rho_1to2")
 STEPS = 144
 SUITES = ("conservation", "mfc", "transfer")
-GROUPS = ("main", "best", "evolved", "hand", "rollout", "ablations", "baselines", "finetuning")
+GROUPS = ("main", "best", "evolved", "hand", "auto", "rollout", "ablations", "baselines", "finetuning")
 DEFAULT_GROUPS = GROUPS[:-1]
 FEW_ROLLOUTS = 100
 """Trajectories on which programs of many evaluations a step are asked for rollouts."""
@@ -319,6 +321,11 @@ def _wanted(suite: FunctionSuite, chosen: Mapping[str, str]) -> _Wanted:
             known = [RAW, *_PAPERS[problem], BEST_EVOLVED[problem], "ridge"]
             yield from _each("hand", homes[problem], known)
             yield from _each("hand", at_once[problem] + homes[problem], HAND[problem])
+    if "auto" in groups:
+        for problem in problems:
+            yield from _each("auto", homes[problem], [RAW])
+            yield from _each("auto", at_once[problem] + homes[problem], AGENTS)
+        yield from _each("rollout", rolls, [AUTO])
     yield from _each("rollout", rolls, [RAW, CONSERVATION, FLAT])
     if "hand" in groups:
         yield from _each("rollout", rolls, [LAW])

@@ -75,6 +75,10 @@ HAND: dict[str, dict[str, str]] = {
 }
 """Programs by hand that learn from the examples, what they are made of, and the law itself."""
 
+AUTO, AUTO_WITHOUT_LEAVES = "auto", "auto(leaves=False)"
+AGENTS = {AUTO: "auto", AUTO_WITHOUT_LEAVES: "auto, only the model"}
+"""Programs that decide by themselves, with their defaults; the second leaves out what needs no model."""
+
 EVOLVED: dict[str, dict[str, str]] = {
     problem: {found.text: f"evolved, seed {found.seed}" for found in FOUND if found.task == problem}
     for problem in ("conservation", "mfc")
@@ -85,7 +89,7 @@ BEST_EVOLVED = {problem: best_found(problem).text for problem in EVOLVED}
 LABELS = {
     **{
         text: label
-        for table in (*EVOLVED.values(), *BASELINES.values(), *HAND.values())
+        for table in (*EVOLVED.values(), *BASELINES.values(), *HAND.values(), AGENTS)
         for text, label in table.items()
     },
     RAW: "Raw ICON",
