@@ -22,9 +22,9 @@ from chop.bench.methods import AIR, PERSISTENCE, RAW
 from chop.core.errors import BenchError, ChopError
 from chop.core.forecast import rollout
 from chop.core.model import FrozenModel
-from chop.core.programs import programs
 from chop.core.prompt import Prompt
 from chop.core.running import Result
+from chop.core.text import parse
 from chop.icon.stations.network import StationIcon
 from chop.icon.weights import bundled, load
 from chop.problems.air import POLLUTANTS
@@ -33,7 +33,7 @@ from chop.storage.atomic import atomic_path, write_bytes
 if TYPE_CHECKING:
     from chop.problems.case import Case
 
-BARE, PROGRAM = "raw", "conservation"
+BARE, PROGRAM, NETWORK = "raw", "auto", "conservation"
 
 
 def spectral_model(prompt: Prompt, /) -> Tensor:
@@ -63,9 +63,9 @@ class Answerer:
 
 def answerer(weights: str | None = None) -> Answerer:
     """A network of the user's own, the bundled conservation network, or else the analytic stand-in."""
-    if weights is not None or PROGRAM in bundled():
+    if weights is not None or NETWORK in bundled():
         return Answerer(
-            load(weights or PROGRAM), "frozen conservation ICON, trained on cubic fluxes", 1.0, 0.0
+            load(weights or NETWORK), "frozen conservation ICON, trained on cubic fluxes", 1.0, 0.0
         )
     return Answerer(spectral_model, "analytic frozen model", 0.05, 0.5)
 
@@ -83,6 +83,7 @@ class FluxDemo:
     errors: dict[str, Tensor]
     """Relative L2 error of every rollout step, ``(n, steps)`` for each program."""
     traced: Result
+    """The program's run on the typical question alone."""
 
     def summary(self) -> metrics.Paired:
         """The gain after one step, where both answers are finite."""
@@ -96,7 +97,7 @@ class FluxDemo:
 
     def typical(self) -> int:
         """The question whose bare rollout has the median error."""
-        return int(self.errors[BARE][:, -1].argsort()[len(self.case) // 2])
+        return _median_question(self.errors[BARE])
 
     def sentence(self) -> str:
         """What was seen, in words."""
@@ -123,15 +124,19 @@ def demonstrate(model: FrozenModel, case: Case, steps: int) -> FluxDemo:
     assert case.trajectory is not None
     truth = case.trajectory[:, -steps:]
     single, rollouts, errors = {}, {}, {}
-    traced = None
     for name in (BARE, PROGRAM):
-        traced = programs[name].run(model, case.prompt)
-        single[name] = metrics.rel_l2(traced.values, case.target)
-        rollouts[name] = rollout(programs[name], model, case.prompt, steps).values[..., 0]
+        program = parse(name)
+        single[name] = metrics.rel_l2(program.run(model, case.prompt, trace=False).values, case.target)
+        rollouts[name] = rollout(program, model, case.prompt, steps).values[..., 0]
         gap = (rollouts[name] - truth).square().sum(dim=-1).sqrt()
         errors[name] = gap / truth.square().sum(dim=-1).sqrt()
-    assert traced is not None
-    return FluxDemo(case, steps, single, rollouts, errors, traced)
+    typical = _median_question(errors[BARE])
+    return FluxDemo(case, steps, single, rollouts, errors, parse(PROGRAM).run(model, case.prompt[typical]))
+
+
+def _median_question(errors: Tensor) -> int:
+    """The question whose rollout has the median error."""
+    return int(errors[:, -1].argsort()[len(errors) // 2])
 
 
 def draw_rollouts(demo: FluxDemo, path: Path, title: str) -> None:

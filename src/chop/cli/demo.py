@@ -55,11 +55,12 @@ def demo(
         table.add_row(label, f"{one.mean():.4f}", f"{one.quantile(0.5):.4f}", f"{shown.last(name):.4f}")
     console.print(table)
     console.print(shown.sentence())
+    console.print(f"For the question of the pictures it built: {shown.traced.program}")
     out.mkdir(parents=True, exist_ok=True)
     draw_rollouts(shown, out / "rollout.png", f"u_t + ({flux})_x = 0: {frozen.name}, and a program around it")
     trace = shown.traced.trace
-    trace.plot(out / "trace.png", query=shown.typical())
-    trace.save(out / "trace.html", query=shown.typical())
+    trace.plot(out / "trace.png")
+    trace.save(out / "trace.html")
     names = ", ".join(str(out / name) for name in ("rollout.png", "trace.png", "trace.html"))
     console.print(f"pictures: {names}")
 

@@ -34,7 +34,10 @@ MODEL_HELP = (
     "A bundled network (conservation, mfc, air_bthsa, air_yrd), a .safetensors file, or FILE.py:NAME, a "
     "callable in a Python file of yours, which is run."
 )
-PROGRAM_HELP = f"The text of a program, a .txt file with it, or one of {', '.join(PROGRAMS)}."
+PROGRAM_HELP = (
+    "auto, which decides question by question; the text of a program, a .txt file with it, or one of "
+    f"{', '.join(PROGRAMS)}."
+)
 
 _Questions = Annotated[Path, typer.Argument(help="The questions: .h5, .nc or .npz.", metavar="QUESTIONS")]
 MODEL_OPTION: Any = typer.Option("--model", "-m", help=MODEL_HELP, autocompletion=_beginning(_networks))
@@ -52,7 +55,7 @@ def predict(
     questions: _Questions,
     model: Annotated[str, MODEL_OPTION],
     out: Annotated[Path, typer.Option("--out", "-o", help="The answers: .h5, .nc or .npz.")],
-    program: _Program = "raw",
+    program: _Program = "auto",
     validate: Annotated[
         bool, typer.Option("--validate", help="Also compute the in-context error of every answer.")
     ] = False,
@@ -150,7 +153,7 @@ def explain(
             help="The questions; without them the program itself is explained.", metavar="QUESTIONS"
         ),
     ] = None,
-    program: _Program = "raw",
+    program: _Program = "auto",
     model: Annotated[str | None, MODEL_OPTION] = None,
     index: Annotated[int, typer.Option("--index", "-i", min=0, help="Which question, from 0.")] = 0,
     validate: Annotated[bool, typer.Option("--validate", help="Also compute the in-context error.")] = False,

@@ -34,8 +34,8 @@ app = typer.Typer(
     epilog=examples(
         "chop demo",
         "chop data conservation --out q.h5 --flux 'tanh(u)' --n 20",
-        "chop predict q.h5 --model conservation --program conservation --out answers.h5",
-        "chop explain q.h5 --index 3 --model conservation --program conservation",
+        "chop predict q.h5 --model conservation --out answers.h5",
+        "chop explain q.h5 --index 3 --model conservation",
         "chop operators rescale",
     ),
 )
@@ -46,14 +46,15 @@ _COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
         "chop evolve --task my_task.py --export winner.txt",
     ),
     predict: (
-        "chop predict questions.npz --model conservation --program conservation --out answers.npz",
+        "chop predict questions.npz --model conservation --out answers.npz",
+        "chop predict questions.npz -m conservation -p 'auto(budget=48, leaves=False)' -o answers.npz",
         "chop predict questions.h5 -m weights.safetensors -p 'correct(icon)' -o answers.h5 --validate --json",
         "chop predict questions.nc -m my_model.py:net -p winner.txt -o answers.nc --batch 16",
     ),
     explain: (
         "chop explain --program 'select(correct(rescale | icon), icon)'",
         "chop explain --program mfc --out program.svg",
-        "chop explain questions.h5 --index 3 --model conservation --program conservation",
+        "chop explain questions.h5 --index 3 --model conservation",
         "chop explain questions.h5 -i 3 -m conservation -p conservation --out trace.html",
     ),
     inspect_questions: (

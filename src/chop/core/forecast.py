@@ -63,7 +63,8 @@ def rollout(
         raise ProgramError(f"a rollout needs at least one step, not {steps}")
     if prompt.query.channels != prompt.outputs.channels or not same_grid(prompt.query.coords, prompt.at):
         raise ProgramError("a rollout needs answers on the grid and with the channels of the query")
-    first = program_of(program).run(model, prompt, strict=strict, trace=False)
+    chosen = program_of(program).for_forecast(steps)
+    first = chosen.run(model, prompt, strict=strict, trace=False)
     parts = _settled(first)
     frames: list[Tensor] = []
     query = prompt.query.values

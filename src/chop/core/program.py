@@ -160,6 +160,10 @@ class Program(_Pipes, Operator):
         """The operator that acts here: itself, or the transform or projection around a program."""
         return self
 
+    def for_forecast(self, steps: int) -> Program:
+        """What is run where so many steps follow each other: itself, unless it decides by itself."""
+        return self
+
     @abstractmethod
     def plan(self, prompt: Prompt) -> Steps:
         """Yield lists of tasks, receive their results, return an `Outcome`."""

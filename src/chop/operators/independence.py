@@ -46,6 +46,15 @@ def averaged_together(prompt: Prompt) -> Tensor:
     return averaged
 
 
+def with_more(together: Tensor, count: int) -> Tensor:
+    """The same with so many more observations, each by itself."""
+    d = together.shape[-1]
+    wide = torch.eye(d + count, dtype=together.dtype, device=together.device)
+    wide = wide.expand(*together.shape[:-2], -1, -1).clone()
+    wide[..., :d, :d] = together
+    return wide
+
+
 def _equal(one: Tensor, other: Tensor) -> Tensor:
     return (one - other).abs() <= _ROUNDING * (one.abs() + other.abs())
 

@@ -15,7 +15,7 @@ from chop.operators.inspection.fact import Facts
 from chop.operators.inspection.inspecting import inspect
 from chop.operators.laws import Law, need_frames
 from chop.operators.leaves import FirstFrame, LastFrame, MeanOutput, NearestOutput, QueryMean
-from chop.operators.projections import ConserveMean, Nonnegative, UnitMass
+from chop.operators.projections import BoundVariation, ConserveMean, Nonnegative, UnitMass
 
 _NORMALISED = 0.05
 """Distance of all means from 1 up to which a quantity is taken for one whose size has a meaning."""
@@ -34,12 +34,14 @@ class Possible:
     """Up to which level of views."""
     leaves: tuple[Leaf, ...]
     projections: tuple[Projection, ...]
+    consecutive: bool
+    """Whether the examples are frames of one trajectory that ends in the query."""
     seen: tuple[str, ...]
     """The facts that decided, in words."""
 
 
-def look(prompt: Prompt, left_out: frozenset[str], leaves: bool) -> list[Possible]:
-    """What makes sense for each query of a batch."""
+def look(prompt: Prompt, left_out: frozenset[str], leaves: bool, forecast: bool) -> list[Possible]:
+    """What makes sense for each query of a batch; a forecast of many steps must not grow rougher."""
     facts = inspect(prompt)
 
     def claims(name: str) -> list[bool]:
@@ -51,6 +53,7 @@ def look(prompt: Prompt, left_out: frozenset[str], leaves: bool) -> list[Possibl
     means = [claims(fact.name) for fact in facts if fact.name.startswith("mean kept")]
     kept = [all(each) for each in zip(*means, strict=True)]
     masses, consecutive = claims("unit mass"), claims("consecutive frames")
+    calm = claims("variation not growing")
     normalised = (facts["unit mass"].value.nan_to_num(torch.inf) < _NORMALISED).flatten().tolist()
     outputs = prompt.outputs
     lowest = torch.where(outputs.observed, outputs.values, torch.inf).amin(dim=(-1, -2, -3))
@@ -72,6 +75,8 @@ def look(prompt: Prompt, left_out: frozenset[str], leaves: bool) -> list[Possibl
     found = []
     for i in range(count):
         projections: list[Projection] = []
+        if forecast and calm[i]:
+            projections.append(BoundVariation())
         if kept[i] and not timed:
             projections.append(ConserveMean())
         if positive[i] and prompt.examples >= 3:
@@ -87,6 +92,7 @@ def look(prompt: Prompt, left_out: frozenset[str], leaves: bool) -> list[Possibl
                 leaves=(*free, *(leaf for leaf in flat if leaves and leaf.name not in left_out))
                 + ((Law(),) if lawful and kept[i] else ()),
                 projections=tuple(one for one in projections if one.name not in left_out),
+                consecutive=consecutive[i],
                 seen=_words(facts, i, kept[i], consecutive[i], normalised[i], positive[i]),
             )
         )

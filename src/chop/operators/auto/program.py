@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, final
 
 import torch
@@ -16,13 +16,14 @@ from chop.core.program import Icon, Leaf, Outcome, Program, Projected, Projectio
 from chop.core.prompt import Prompt
 from chop.core.tasks import Answer, HeldOut, HeldOutPrompts, Request, Steps
 from chop.core.trace import StageKind, Told
+from chop.operators.auto.forecasting import forecast_examples, last_examples, projected
 from chop.operators.auto.looking import Possible, look
 from chop.operators.auto.proposing import Progress, Proposal
 from chop.operators.auto.routes import BARE, PROBES, Route, seen_from, through
 from chop.operators.auto.telling import told
 from chop.operators.auto.trials import Candidates, Questions, Trial, judge, mean_log, mean_trial, rows_of
 from chop.operators.evidence import Judged, cautious_weights, mixed
-from chop.operators.independence import averaged_together
+from chop.operators.independence import averaged_together, with_more
 from chop.operators.mixtures import Average
 
 _LEAST = 0.01
@@ -33,6 +34,7 @@ _DIGITS = 3
 FAMILIES = (
     "moving_frame", "rescale", "normalize", "views", "krige", "law", "last_frame", "first_frame",
     "query_mean", "mean_output", "nearest_output", "conserve_mean", "nonnegative", "unit_mass",
+    "bound_variation",
 )  # fmt: skip
 """What may be left out, by the names of operators."""
 
@@ -57,6 +59,10 @@ class Auto(Program):
     budget lasts. The candidates are weighed by the mean logarithm of their held-out errors, less what chance
     would give the best of several; the bare model stays where nothing is clearly better. Examples that share
     frames count once. ``result.program`` is the fixed program that was built.
+
+    With ``ahead``, which rollouts state by themselves, it decides for a forecast: frames of one trajectory
+    are also forecast over several steps, each from the answer before; errors are not corrected by their
+    likeness to the examples, which a forecast leaves; and the variation is bounded where no example's grows.
     """
 
     name: ClassVar[str] = "auto"
@@ -68,31 +74,39 @@ class Auto(Program):
     leaves: bool = flag(True, "also answers without the model: persistence, the examples' mean, a law, ...")
     trust: float = number(4.0, 0.0, 100.0, "how much a smaller error at the examples counts")
     without: tuple[str, ...] = names("operators that are not to be used", FAMILIES)
+    ahead: int = integer(
+        1, 1, 1_000_000, "steps that will follow each other, each from the last one's answer"
+    )
 
     @property
     def reports_held_out(self) -> bool:
         return True
 
+    def for_forecast(self, steps: int) -> Program:
+        return replace(self, ahead=max(steps, self.ahead))
+
     def count(self, where: Where, calls: CallCount) -> None:
         calls.at_most(where, self.budget)
 
     def plan(self, prompt: Prompt) -> Steps:
-        price = prompt.examples + 1
-        possible = look(prompt, frozenset(self.without), self.leaves)
+        steps = min(self.ahead, prompt.examples // 2) if self.ahead > 1 else 0
+        price = prompt.examples + 1 + steps
+        possible = look(prompt, frozenset(self.without), self.leaves, self.ahead > 1)
         if prompt.examples < 2 or self.budget < price:
             return (yield from self._unjudged(prompt, possible))
         questions = Questions(prompt)
         found: list[Candidates] = [{} for _ in range(questions.count)]
-        progress = [Progress(one, self.budget, price, "krige" not in self.without) for one in possible]
+        correcting = "krige" not in self.without and self.ahead == 1
+        progress = [Progress(one, self.budget, price, correcting) for one in possible]
         yield from _explore(questions, progress, found)
         yield from _ask_leaves(questions, possible, found)
-        return (yield from self._weighed(questions, possible, found))
+        return (yield from self._weighed(questions, possible, found, steps))
 
     def _unjudged(self, prompt: Prompt, possible: Sequence[Possible]) -> Steps:
         """The bare model, where nothing can be held out or paid for; projections need no evidence."""
         (outcome,) = yield [Answer(Icon(), prompt)]
         shared = possible[0].projections if len({one.projections for one in possible}) == 1 else ()
-        values = _projected(shared, prompt, outcome.values)
+        values = projected(shared, prompt, outcome.values)
         unknown = torch.full_like(prompt.outputs.values, torch.nan)
         program = _with_projections(Icon(), shared)
         why = "the bare model: " + (
@@ -104,7 +118,7 @@ class Auto(Program):
         return Outcome(values, unknown, notes, (program,) * prompt.batch.numel())
 
     def _weighed(
-        self, questions: Questions, possible: Sequence[Possible], found: Sequence[Candidates]
+        self, questions: Questions, possible: Sequence[Possible], found: Sequence[Candidates], steps: int
     ) -> Steps:
         """The mixture of each question's candidates, with what its examples obey."""
         prompt = questions.prompt
@@ -114,13 +128,16 @@ class Auto(Program):
         programs: list[Program] = [BARE] * questions.count
         alike: dict[object, list[int]] = defaultdict(list)
         for row, candidates in enumerate(found):
-            alike[tuple(candidates), possible[row].projections].append(row)
+            alike[tuple(candidates), possible[row].projections, possible[row].consecutive].append(row)
         for rows in alike.values():
             part, projections = questions.part(rows), possible[rows[0]].projections
-            verdict = _verdict(part, [found[row] for row in rows], self.trust)
-            answer = _projected(projections, part, verdict.values)
+            forecasts = None
+            if steps and possible[rows[0]].consecutive:
+                forecasts = yield from forecast_examples(part, list(found[rows[0]]), projections, steps)
+            verdict = _verdict(part, [found[row] for row in rows], self.trust, forecasts)
+            answer = projected(projections, part, verdict.values)
             (hidden,) = yield [HeldOutPrompts(part, pad=False, gap=0)]
-            own = _projected(projections, hidden, verdict.held_out)
+            own = projected(projections, hidden, verdict.held_out)
             here = zip(rows, rows_of(answer, part.batch), rows_of(own, part.batch), strict=True)
             for place, (row, value, at_examples) in enumerate(here):
                 values[row], held_out[row] = value, at_examples
@@ -215,14 +232,24 @@ def _ask_leaves(questions: Questions, possible: Sequence[Possible], found: Seque
     return None
 
 
-def _verdict(part: Prompt, candidates: Sequence[Candidates], trust: float) -> Verdict:
-    """The same candidates of some rows, mixed: the first is the bare model, the reference."""
+def _verdict(
+    part: Prompt, candidates: Sequence[Candidates], trust: float, forecasts: Sequence[Tensor] | None
+) -> Verdict:
+    """The same candidates of some rows, mixed: the first is the bare model, the reference.
+
+    ``forecasts`` of the last frames ``(..., steps, m, c)``, if there are any, count as so many more examples.
+    """
     programs = list(candidates[0])
     shape, examples = part.answer_shape, part.outputs.values.shape
     values = [torch.stack([one[p].values for one in candidates]).reshape(shape) for p in programs]
     held_out = [torch.stack([one[p].held_out for one in candidates]).reshape(examples) for p in programs]
-    logs, counted = judge(part, values, held_out)
+    logs, counted = judge(part.outputs, values, held_out)
     together = averaged_together(part)
+    if forecasts is not None:
+        steps = forecasts[0].shape[-3]
+        more, seen = judge(last_examples(part.outputs, steps), values, forecasts)
+        logs, counted = torch.cat([logs, more], dim=-2), torch.cat([counted, seen], dim=-1)
+        together = with_more(together, steps)
     judged = cautious_weights(logs, counted, together, trust)
     weights = _few_digits(judged.weights)
     own = []
@@ -256,12 +283,6 @@ def _mixture(candidates: Sequence[Program], weights: Tensor) -> Program:
     alike = bool((table == table[:, :1]).all())
     each = (table[:, :1] if alike else table).flatten().tolist()
     return Average(tuple(candidates[k] for k in used), weights=tuple(round(one, _DIGITS) for one in each))
-
-
-def _projected(projections: Sequence[Projection], prompt: Prompt, values: Tensor) -> Tensor:
-    for projection in projections:
-        values, _ = projection.project(prompt, values)
-    return values
 
 
 def _with_projections(program: Program, projections: Sequence[Projection]) -> Program:

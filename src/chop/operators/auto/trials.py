@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from chop.core.program import Program
-from chop.core.prompt import Prompt
+from chop.core.prompt import Field, Prompt
 from chop.core.running import error_unit
 from chop.core.units import in_units
 from chop.operators.evidence import log_errors, squared_errors
@@ -66,14 +66,14 @@ def mean_trial(trials: Sequence[Trial]) -> Trial:
     )
 
 
-def judge(prompt: Prompt, values: Sequence[Tensor], held_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def judge(outputs: Field, values: Sequence[Tensor], held_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Logarithms of squared errors ``(..., c, D, K)`` of K candidates, and which examples count.
 
     A candidate whose answer is not finite is hopeless.
     """
-    unit = error_unit(prompt.outputs).double()
-    truth = in_units(prompt.outputs.values.double(), unit[..., None, None, None])
-    observed = prompt.outputs.observed
+    unit = error_unit(outputs).double()
+    truth = in_units(outputs.values.double(), unit[..., None, None, None])
+    observed = outputs.observed
     errors = torch.stack(
         [
             squared_errors(in_units(part.double(), unit[..., None, None, None]), truth, observed)
@@ -88,7 +88,7 @@ def judge(prompt: Prompt, values: Sequence[Tensor], held_out: Sequence[Tensor]) 
 
 def mean_log(prompt: Prompt, values: Tensor, held_out: Tensor) -> list[float]:
     """For each prompt one number: the mean over channels and examples that count."""
-    logs, counted = judge(prompt, [values], [held_out])
+    logs, counted = judge(prompt.outputs, [values], [held_out])
     number = counted.sum(dim=(-1, -2)).clamp(min=1)
     found: list[float] = (logs[..., 0].sum(dim=(-1, -2)) / number).flatten().tolist()
     return found
