@@ -152,7 +152,7 @@ def test_any_program(program, prompt):
     check(program, prompt)
 
 
-OURS = {"reflect", "turn", "views", "weigh", "ridge", "nearest_examples", "krige", "law"}
+OURS = {"reflect", "turn", "views", "weigh", "ridge", "nearest_examples", "krige", "law", "auto"}
 """Operators that the paper does not have."""
 
 

@@ -6,6 +6,7 @@ import torch
 
 import chop
 from chop.operators import (
+    Auto,
     Average,
     BoundVariation,
     Combine,
@@ -176,6 +177,9 @@ class TestMixtures(OperatorConformance):
         Views(icon),
         Views(icon, turns=1, mirror=True, sign=True),
         Views(Correct(icon), turns=2, step=3, mirror=True),
+        Views(icon, turns=2, step=5, mirror=True, anchored=False),
+        Average((icon, MeanOutput()), weights=(0.3, 0.7)),
+        Average((Correct(icon), Debias(icon)), weights=(3, 1)),
     )
 
 
@@ -197,6 +201,10 @@ class TestCombinations(FewPrompts):
         Combine((icon, Ridge()), shrink=False, pad=True),
         Combine((icon, MeanOutput()), channels=(-1,)),
         Weigh((icon, MeanOutput(), NearestOutput())),
+        Auto(),
+        Auto(budget=1),
+        Auto(budget=12, leaves=False, trust=1.0, without=("views", "krige")),
+        Auto(ahead=5),
         Weigh((MeanOutput(), icon), trust=1.0, shrink=True, pad=False),
     )
 

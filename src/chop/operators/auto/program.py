@@ -24,6 +24,7 @@ from chop.operators.auto.telling import told
 from chop.operators.auto.trials import Candidates, Questions, Trial, judge, mean_log, mean_trial, rows_of
 from chop.operators.evidence import Judged, cautious_weights, mixed
 from chop.operators.independence import averaged_together, with_more
+from chop.operators.leaves import Ridge
 from chop.operators.mixtures import Average
 
 _LEAST = 0.01
@@ -99,8 +100,16 @@ class Auto(Program):
         correcting = "krige" not in self.without and self.ahead == 1
         progress = [Progress(one, self.budget, price, correcting) for one in possible]
         yield from _explore(questions, progress, found)
-        yield from _ask_leaves(questions, possible, found)
+        yield from _ask_leaves(
+            questions, [self._leaves(*each) for each in zip(possible, found, strict=True)], found
+        )
         return (yield from self._weighed(questions, possible, found, steps))
+
+    def _leaves(self, possible: Possible, found: Candidates) -> tuple[Leaf, ...]:
+        """What is asked without the model; where that fails, also the regression inside corrections."""
+        bare = found[BARE]
+        sound = bool(torch.isfinite(bare.values).all()) and bool(torch.isfinite(bare.held_out).all())
+        return possible.leaves if sound or not self.leaves else (*possible.leaves, Ridge())
 
     def _unjudged(self, prompt: Prompt, possible: Sequence[Possible]) -> Steps:
         """The bare model, where nothing can be held out or paid for; projections need no evidence."""
@@ -212,11 +221,11 @@ def _enter(
             progress[row].logs[route, inner] = log
 
 
-def _ask_leaves(questions: Questions, possible: Sequence[Possible], found: Sequence[Candidates]) -> Steps:
+def _ask_leaves(questions: Questions, leaves: Sequence[Sequence[Leaf]], found: Sequence[Candidates]) -> Steps:
     """Answers that need no model, each for the questions that it makes sense for."""
     wanted: dict[Leaf, list[int]] = defaultdict(list)
-    for row, one in enumerate(possible):
-        for leaf in one.leaves:
+    for row, own in enumerate(leaves):
+        for leaf in own:
             wanted[leaf].append(row)
     asked: list[Request] = []
     for leaf, rows in wanted.items():
