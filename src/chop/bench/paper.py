@@ -71,10 +71,6 @@ TRANSFER = {
     "buckley_leverett": _row((0.1418, 0.1530), (0.1138, 0.1420), 19.78),
 }
 
-LEAST = {"single": 32.0, "step 144": 46.0, "density": 44.0, "corr": 0.0, "transfer": 15.0}
-"""The reductions (percent) that every condition of a claim must reach; more than 0 for CHOP(Corr)."""
-
-
 LOWERED = 77
 """Conditions of air quality, of the 88, in which the paper's CHOP(Air) lowers the mean."""
 

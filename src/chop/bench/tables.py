@@ -41,10 +41,6 @@ class Claim:
     total: int
     enough: int
     """In how many it must hold."""
-    by: str = ""
-    """Whose program reaches it."""
-    found: str = ""
-    """What was found in all of them."""
     wanted: str = ""
     """What is enough, in words."""
 
@@ -53,15 +49,9 @@ REACHED = "What is reached"
 
 
 def claims_table(claims: Iterable[Claim], *head: str) -> Table:
-    """What is claimed and what was found; what was not measured has no row, what nobody says no column."""
+    """What is claimed and what was found; what was not measured has no row."""
     rows = [
-        [
-            claim.text,
-            *([claim.by] if claim.by else []),
-            f"{claim.held} of {claim.total}",
-            *(words for words in (claim.found, claim.wanted) if words),
-            yes(claim.held >= claim.enough),
-        ]
+        [claim.text, f"{claim.held} of {claim.total}", claim.wanted, yes(claim.held >= claim.enough)]
         for claim in claims
         if claim.total
     ]
