@@ -19,7 +19,6 @@ from chop.bench.methods import (
     ABLATIONS,
     AGENTS,
     AUTO,
-    AUTO_WITHOUT_LEAVES,
     BASELINES,
     BEST_EVOLVED,
     CONSERVATION,
@@ -326,8 +325,7 @@ def _wanted(suite: FunctionSuite, chosen: Mapping[str, str]) -> _Wanted:
         for problem in problems:
             yield from _each("auto", homes[problem], [RAW])
             yield from _each("auto", at_once[problem] + homes[problem], AGENTS)
-        yield from _each("rollout", rolls, [AUTO])
-        yield from _each("rollout", rolls, [AUTO_WITHOUT_LEAVES], FEW_ROLLOUTS)
+        yield from _each("rollout", rolls, [AUTO], FEW_ROLLOUTS)
     yield from _each("rollout", rolls, [RAW, CONSERVATION, FLAT])
     if "hand" in groups:
         yield from _each("rollout", rolls, [LAW])
