@@ -18,7 +18,7 @@ from chop.core.tasks import Answer, HeldOut, HeldOutPrompts, Request, Steps
 from chop.core.trace import StageKind, Told
 from chop.operators.auto.forecasting import forecast_examples, last_examples, projected
 from chop.operators.auto.looking import Possible, look
-from chop.operators.auto.proposing import Progress, Proposal
+from chop.operators.auto.proposing import Progress, Proposal, Proposing
 from chop.operators.auto.routes import BARE, PROBES, Route, seen_from, through
 from chop.operators.auto.telling import told
 from chop.operators.auto.trials import Candidates, Questions, Trial, judge, mean_log, mean_trial, rows_of
@@ -96,13 +96,11 @@ class Auto(Program):
         if prompt.examples < 2 or self.budget < price:
             return (yield from self._unjudged(prompt, possible))
         questions = Questions(prompt)
-        found: list[Candidates] = [{} for _ in range(questions.count)]
         correcting = "krige" not in self.without and self.ahead == 1
         progress = [Progress(one, self.budget, price, correcting) for one in possible]
-        yield from _explore(questions, progress, found)
-        yield from _ask_leaves(
-            questions, [self._leaves(*each) for each in zip(possible, found, strict=True)], found
-        )
+        found = yield from explore(questions, progress)
+        leaves = [self._leaves(*each) for each in zip(possible, found, strict=True)]
+        yield from ask_leaves(questions, leaves, found)
         return (yield from self._weighed(questions, possible, found, steps))
 
     def _leaves(self, possible: Possible, found: Candidates) -> tuple[Leaf, ...]:
@@ -165,8 +163,9 @@ class Auto(Program):
         )
 
 
-def _explore(questions: Questions, progress: Sequence[Progress], found: Sequence[Candidates]) -> Steps:
-    """Ask route after route until all questions have what they can have."""
+def explore(questions: Questions, progress: Sequence[Proposing]) -> Steps:
+    """The candidates of each question: route after route is asked until all have what they can have."""
+    found: list[Candidates] = [{} for _ in progress]
     sides: list[dict[tuple[Route, Program], list[Trial]]] = [defaultdict(list) for _ in progress]
     while True:
         wanted: dict[Proposal, list[int]] = defaultdict(list)
@@ -175,7 +174,7 @@ def _explore(questions: Questions, progress: Sequence[Progress], found: Sequence
             if proposal is not None:
                 wanted[proposal].append(row)
         if not wanted:
-            return None
+            return found
         asked: list[tuple[Proposal, list[int], Program, Request]] = []
         for proposal, rows in wanted.items():
             part = questions.part(rows)
@@ -198,7 +197,7 @@ def _enter(
     questions: Questions,
     proposal: Proposal,
     rows: Sequence[int],
-    progress: Sequence[Progress],
+    progress: Sequence[Proposing],
     sides: Sequence[dict[tuple[Route, Program], list[Trial]]],
     found: Sequence[Candidates],
 ) -> None:
@@ -221,7 +220,7 @@ def _enter(
             progress[row].logs[route, inner] = log
 
 
-def _ask_leaves(questions: Questions, leaves: Sequence[Sequence[Leaf]], found: Sequence[Candidates]) -> Steps:
+def ask_leaves(questions: Questions, leaves: Sequence[Sequence[Leaf]], found: Sequence[Candidates]) -> Steps:
     """Answers that need no model, each for the questions that it makes sense for."""
     wanted: dict[Leaf, list[int]] = defaultdict(list)
     for row, own in enumerate(leaves):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from chop.core.program import Program
 from chop.operators.auto.looking import Possible
@@ -25,6 +26,14 @@ class Proposal:
     def views(self) -> tuple[Route, ...]:
         """The sides that are new."""
         return VIEW_LEVELS[self.level]
+
+
+class Proposing(Protocol):
+    """Who says what is tried next for one question, and is told how well it did."""
+
+    logs: dict[tuple[Route, Program], float]
+
+    def propose(self) -> Proposal | None: ...
 
 
 @dataclass
