@@ -53,7 +53,7 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         "query_mean": Example("query_mean"),
         "ridge": Example("ridge", "densities"),
         "law": Example("law"),
-        "auto": Example("auto(budget=6)", "densities"),
+        "auto": Example("auto(budget=6, leaves=False)", "densities"),
         "moving_frame": Example("moving_frame | icon"),
         "rescale": Example('rescale(center="mean") | icon'),
         "normalize": Example("normalize | icon"),

@@ -11,7 +11,7 @@ import pytest
 
 from chop.bench import paper
 from chop.bench.functions import COST, DENSITY, FLUXES, LENGTHS, control_of, rollout_of, single_step_of
-from chop.bench.methods import ANYTHING, BEST_EVOLVED, DENSITIES, LAW, LINE
+from chop.bench.methods import ANYTHING, AUTO, AUTO_WITHOUT_LEAVES, BEST_EVOLVED, DENSITIES, LAW, LINE
 from chop.bench.results import comparison
 from chop.core.catalog import BY_HAND, TEXTS
 
@@ -111,6 +111,12 @@ def expected(column, about):
         return reductions(BEST_EVOLVED[evolved])
     if column.startswith("by hand"):
         return reductions(about.hand)
+    if column.startswith("auto, only the model"):
+        return reductions(AUTO_WITHOUT_LEAVES)
+    if column.startswith("auto: error"):
+        return [compared(condition, AUTO).mean for condition in about.conditions]
+    if column.startswith("auto"):
+        return reductions(AUTO)
     if column.startswith("law"):
         return [compared(condition, LAW).mean for condition in about.conditions]
     raise AssertionError(f"README has a column {column!r} that this test cannot check: teach it")

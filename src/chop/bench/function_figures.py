@@ -22,6 +22,7 @@ from chop.bench.figures import (
     write_change,
 )  # fmt: skip
 from chop.bench.function_fields import field_figures
+from chop.bench.function_overview import overview_figure
 from chop.bench.functions import (
     COST,
     DENSITY,
@@ -61,6 +62,7 @@ WORST_SHOWN = -150
 
 
 FUNCTION_CAPTIONS = {
+    "overview": "All conditions: the bare network, the paper's program, auto.",
     "conservation_boxes": "Single-step errors of the three fluxes; percentages are changes of the mean.",
     "rollout": "Median error along the rollout; the band spans the quartiles.",
     "rollout_fields": "Space–time fields of one typical rollout of each flux.",
@@ -86,6 +88,7 @@ def error_figures(results: Results) -> dict[str, Figure]:
     """Those that show errors alone."""
     chosen = results.chosen
     made: dict[str, Figure | None] = {
+        "overview": overview_figure(results),
         "conservation_boxes": _boxes(
             results,
             [("", [(label, single_step_of(flux)) for flux, label in FLUXES.items()])],

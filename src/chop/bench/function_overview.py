@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from chop.bench import paper
+from chop.bench.figures import GRID, PROGRAM_LOOK, RAW_LOOK, Look, new_figure
 from chop.bench.functions import (
     COST,
     FAMILIES,
@@ -23,7 +26,16 @@ from chop.bench.methods import AUTO, AUTO_WITHOUT_LEAVES, CONSERVATION, CORR, MF
 from chop.bench.results import Results
 from chop.bench.tables import MISSING, Rows, Table, base_cell, mean_cell, reduction_cell
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 OVERVIEW = "Condition by condition"
+LOOKS = {
+    "raw": RAW_LOOK,
+    "paper": Look("the paper's program", PROGRAM_LOOK.color, marker="s"),
+    "model": Look("auto, only the model", "#e69f00", marker="^"),
+    "auto": Look("auto", "#000000", marker="*"),
+}
 MUCH_WORSE = 1.1
 """Times the bare network's error of a question: harm that is counted."""
 
@@ -101,3 +113,37 @@ def _harm(results: Results, condition: str, method: str) -> str:
         return MISSING
     count = min(len(raw), len(other))
     return f"{100 * float((other[:count] > MUCH_WORSE * raw[:count]).mean()):.1f} %"
+
+
+def overview_figure(results: Results) -> Figure | None:
+    """The same as a picture: a row for each condition, errors from the smallest to the largest."""
+    shown: list[tuple[str, dict[str, float]]] = []
+    for line in _lines():
+        methods = {"raw": RAW, "paper": line.program, "model": AUTO_WITHOUT_LEAVES, "auto": AUTO}
+        found = {name: _mean(results, line.condition, method) for name, method in methods.items()}
+        measured = {name: mean for name, mean in found.items() if mean is not None}
+        if {"raw", "auto"} <= measured.keys():
+            shown.append((line.words, measured))
+    if not shown:
+        return None
+    figure = new_figure(9.5, 1.2 + 0.26 * len(shown))
+    ax: Any = figure.subplots()
+    rows = range(len(shown))
+    for row, (_, means) in enumerate(shown):
+        ax.plot([min(means.values()), max(means.values())], [row, row], color=GRID, linewidth=2, zorder=1)
+    for name, look in LOOKS.items():
+        points = [(means[name], row) for row, (_, means) in enumerate(shown) if name in means]
+        size = 90 if name == "auto" else 36
+        across, up = zip(*points, strict=True) if points else ((), ())
+        ax.scatter(across, up, s=size, color=look.color, marker=look.marker, label=look.label, zorder=2)
+    ax.set_yticks(rows, [words for words, _ in shown], fontsize=8)
+    ax.invert_yaxis()
+    ax.set(xscale="log", xlabel="mean relative L² error")
+    ax.grid(axis="x", color=GRID, linewidth=0.6)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False, fontsize=9)
+    return figure
+
+
+def _mean(results: Results, condition: str, method: str) -> float | None:
+    errors = results.errors(condition, method)
+    return None if errors is None else float(np.nanmean(errors))
