@@ -119,6 +119,9 @@ def test_any_programs_calls_are_known(made):
         result = made.run(model, prompt)
     except ProgramError:
         assume(False)
+    if "auto" in str(made):  # which decides by itself how much it needs, and for each query
+        assert made.calls(4) >= result.calls == -(-model.rows // 2)
+        return
     assert made.calls(4) == result.calls
     assert model.rows == 2 * result.calls
 

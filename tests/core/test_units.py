@@ -146,5 +146,5 @@ def test_the_in_context_error_is_in_squares_of_the_data():
 def test_who_claims_it():
     """Every operator but those that bring a size of their own; third parties claim nothing unasked."""
     silent = {name for name, operator in chop.registry().items() if not operator.unit_free}
-    assert silent == {"unit_mass", "finite"}
+    assert silent == {"unit_mass", "finite", "auto"}  # auto knows a mass of 1
     assert not Operator.unit_free

@@ -148,12 +148,16 @@ def test_what_was_written_to_is_not_remembered(case, fits):
     torch.testing.assert_close(second, case.prompt.query.values, rtol=0, atol=0.05)  # nothing moves
 
 
-def test_a_rollout_with_a_validator_fits_held_out_laws_once(case, fits):
-    """Held-out prompts are new at every step; the pairs that they kept are not."""
+def test_a_validator_needs_no_fit_without_each_pair(case, fits):
     chop.rollout("select(law, copy_query)", toy_model, case.prompt, 3)
-    assert len(fits) == 3 * (1 + 5)
     law.run(toy_model, case.prompt, validate=True)
-    assert len(fits) == 3 * (1 + 5)
+    assert len(fits) == 3
+
+
+def test_held_out_prompts_are_remembered_by_the_pairs_that_they_kept(case, fits):
+    answer(case.prompt.held_out(pad=True))
+    answer(case.prompt.held_out(pad=True))
+    assert len(fits) == 3 * 5
 
 
 def test_held_out_laws_of_a_rollout_are_those_of_a_single_step(case):
@@ -182,7 +186,10 @@ def test_held_out_is_a_fit_without_the_pair(case):
         query=Field(prompt.inputs.coords[2], prompt.inputs.values[2]),
         times=prompt.times[[*rest, 2]],
     )
-    assert torch.equal(held_out[2], answer(without))
+    # To first order: off by far less than the two are from the truth of other pairs.
+    refitted = answer(without)
+    assert float(chop.metrics.rel_l2(held_out[2], refitted)) < 0.005
+    assert not torch.equal(held_out[2], law.run(toy_model, prompt.mapped(query=without.query)).values)
     assert float(chop.metrics.rel_l2(held_out, prompt.outputs.values).max()) < 0.02
 
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 QUESTIONS = 100
 VALIDATION_SEED = 1
 """The validation set is another seed of the evolution split: disjoint from it and from the test split."""
-WITHOUT_A_NETWORK = ("law",)
-"""Not searched with: it answers conservation laws outright; these tasks ask what helps around a network."""
+WITHOUT_A_NETWORK = ("law", "auto")
+"""Not searched with: these tasks ask what helps around a network, question after question the same. The law
+answers conservation laws outright, and the other one decides by itself."""
 AIR_QUESTIONS = 200
 AIR_LEAD = 24
 

@@ -90,6 +90,10 @@ def _parameter(param: Param) -> SearchStrategy[Any]:
             values = st.booleans()
         case "choice":
             values = st.sampled_from(param.options)
+        case "names":
+            values = st.lists(st.sampled_from(param.options), max_size=3, unique=True).map(tuple)
+        case "numbers":
+            values = st.just(())  # how many are right depends on the programs beside them
         case _:
             values = st.lists(st.integers(-4, 3), max_size=3).map(tuple)
     return st.none() | values if param.optional else values

@@ -71,7 +71,7 @@ class Auto(Program):
     calls_at_most: ClassVar[bool] = True
     law: ClassVar[str] = "Never more model evaluations than the budget; each question by itself."
     helps: ClassVar[str] = "when it is not known which program to use"
-    budget: int = integer(24, 1, 100_000, "model evaluations for each query, at most")
+    budget: int = integer(24, 1, 1000, "model evaluations for each query, at most")
     leaves: bool = flag(True, "also answers without the model: persistence, the examples' mean, a law, ...")
     trust: float = number(4.0, 0.0, 100.0, "how much a smaller error at the examples counts")
     without: tuple[str, ...] = names("operators that are not to be used", FAMILIES)
