@@ -150,7 +150,7 @@ def cells():
         if any(name.lower().startswith("reduction") for name in header):
             for row in rows:
                 for name, cell in zip(header[1:], row[1:], strict=True):
-                    if name != "program":
+                    if name != "program" and cell != "–":
                         yield header[0], row[0], name, cell
 
 

@@ -107,9 +107,9 @@ class FluxDemo:
         verdict = "lowers" if one.mean < one.base_mean else "does not lower"
         return (
             f"On {one.cases} questions outside the model's range the program {verdict} the mean error of one "
-            f"step: {one.base_mean:.4f} bare, {one.mean:.4f} with it ({-one.reduction:+.0f} %, lower in "
-            f"{one.lower} of {one.cases}); the median error after {self.steps} steps is {raw:.3f} bare and "
-            f"{chop:.3f} with it ({100 * (chop / raw - 1):+.0f} %), with no weight changed."
+            f"step: {one.base_mean:.3g} bare, {one.mean:.3g} with it ({-one.reduction:+.0f} %, lower in "
+            f"{one.lower} of {one.cases}); the median error after {self.steps} steps is {raw:.3g} bare and "
+            f"{chop:.3g} with it ({100 * (chop / raw - 1):+.0f} %), with no weight changed."
             + "".join(f" Rollouts of {name} that are not finite: {n}." for name, n in lost.items() if n)
         )
 

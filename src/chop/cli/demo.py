@@ -52,7 +52,7 @@ def demo(
         table.add_column(column)
     for name, label in ((BARE, "raw: the bare model"), (PROGRAM, f"CHOP: program '{PROGRAM}'")):
         one = shown.single[name]
-        table.add_row(label, f"{one.mean():.4f}", f"{one.quantile(0.5):.4f}", f"{shown.last(name):.4f}")
+        table.add_row(label, f"{one.mean():.3g}", f"{one.quantile(0.5):.3g}", f"{shown.last(name):.3g}")
     console.print(table)
     console.print(shown.sentence())
     console.print(f"For the question of the pictures it built: {shown.traced.program}")
