@@ -24,9 +24,9 @@ from chop.core.program import Program
 from chop.core.tasks import Request, Steps, schedule
 from chop.operators.auto.looking import look
 from chop.operators.auto.program import explore
-from chop.operators.auto.proposing import Progress, Proposal
+from chop.operators.auto.proposing import Exploration, RouteProposal
 from chop.operators.auto.routes import BARE, CORRECTED, FRAME, SCALES, Route
-from chop.operators.auto.trials import Candidates, Questions, judge
+from chop.operators.auto.trials import Candidates, QuestionRows, judge
 from chop.operators.evidence import cautious_weights, evidence_weights
 from chop.operators.independence import averaged_together
 from chop.operators.mixtures import Combine
@@ -51,7 +51,7 @@ BATCH = 25
 
 @dataclass(frozen=True)
 class Asked:
-    """Questions of one condition and the network that answers."""
+    """QuestionRows of one condition and the network that answers."""
 
     name: str
     case: Case
@@ -80,7 +80,7 @@ class Asked:
 class Explored(Request):
     """The candidates that a way of proposing comes to, without weighing them."""
 
-    questions: Questions
+    questions: QuestionRows
     progress: tuple[Any, ...]
 
     def steps(self) -> Steps:
@@ -94,8 +94,8 @@ class FixedList:
     routes: list[Route]
     logs: dict[tuple[Route, Program], float] = field(default_factory=dict)
 
-    def propose(self) -> Proposal | None:
-        return Proposal(self.routes.pop(0), 0, (BARE, CORRECTED)) if self.routes else None
+    def propose(self) -> RouteProposal | None:
+        return RouteProposal(self.routes.pop(0), 0, (BARE, CORRECTED)) if self.routes else None
 
 
 def candidates(asked: Asked, part: Case, fixed: bool) -> list[Candidates]:
@@ -110,8 +110,8 @@ def candidates(asked: Asked, part: Case, fixed: bool) -> list[Candidates]:
             every = frames + [(*frame, scale) for scale in SCALES for frame in frames]
             progress.append(FixedList(every[:4]))
         else:
-            progress.append(Progress(one, 24, price, True))
-    request = Explored(Questions(prompt), tuple(progress))
+            progress.append(Exploration(one, 24, price, True))
+    request = Explored(QuestionRows(prompt), tuple(progress))
     with torch.inference_mode():
         record = schedule([request], Caller(asked.model, prompt, MAX_BYTES))
     found: list[Candidates] = record.results[request]

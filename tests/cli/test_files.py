@@ -51,18 +51,19 @@ def test_predict_prints_one_line_and_writes_what_the_program_says(ask, questions
 
 def test_predict_for_scripts(ask):
     told = json.loads(ask("predict", "q.npz", "-m", "conservation", "-o", "a.h5", "--json"))
-    assert told["questions"] == 3
+    assert (told["questions"], told["program"]) == (3, "auto")
+    asked = ("predict", "q.npz", "-m", "conservation", "-p", "raw", "-o", "a.h5", "--json", "--force")
+    told = json.loads(ask(*asked))
     assert told["calls"] == 1
     assert told["error"] is None  # nobody asked for it
     assert told["rel_l2"] > 0
     assert (told["program"], told["model"], told["out"]) == ("icon", "conservation", "a.h5")
-    again = json.loads(ask("predict", "q.npz", "-m", "conservation", "-o", "a.h5", "--json", "--force"))
-    assert again["rel_l2"] == told["rel_l2"]
+    assert json.loads(ask(*asked))["rel_l2"] == told["rel_l2"]
 
 
 def test_a_model_of_ones_own(ask, tmp_path):
     (tmp_path / "mine.py").write_text("def last(prompt):\n    return prompt.outputs.values[..., -1, :, :]\n")
-    ask("predict", "q.npz", "-m", "mine.py:last", "-o", "a.npz")
+    ask("predict", "q.npz", "-m", "mine.py:last", "-p", "raw", "-o", "a.npz")
     assert np.array_equal(np.load("a.npz")["values"], np.load("q.npz")["output_values"][:, -1])
 
 

@@ -93,10 +93,11 @@ WRONG = {
         ("predict", "good.h5", "-m", "bad.py", "-o", "a.h5"), "ModuleNotFoundError: No module named"
     ),
     "a model that answers in another shape": (
-        ("predict", "good.h5", "-m", "wrong.py", "-o", "a.h5"), "returned shape (3, 3, 1)"
+        ("predict", "good.h5", "-m", "wrong.py", "-p", "raw", "-o", "a.h5"), "returned shape (3, 3, 1)"
     ),
     "a model that fails": (
-        ("predict", "good.h5", "-m", "fails.py", "-o", "a.h5"), "the model failed on prompts of batch (3,)"
+        ("predict", "good.h5", "-m", "fails.py", "-p", "raw", "-o", "a.h5"),
+        "the model failed on prompts of batch (3,)",
     ),
     "unknown program text": (
         ("predict", "good.h5", "-m", "mfc", "-p", "rescle | icon", "-o", "a.h5"), "did you mean rescale?"

@@ -146,4 +146,5 @@ def overview_figure(results: Results) -> Figure | None:
 
 def _mean(results: Results, condition: str, method: str) -> float | None:
     errors = results.errors(condition, method)
-    return None if errors is None else float(np.nanmean(errors))
+    found = None if errors is None else errors[np.isfinite(errors)]
+    return None if found is None or not found.size else float(found.mean())

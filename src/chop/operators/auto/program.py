@@ -18,10 +18,18 @@ from chop.core.tasks import Answer, HeldOut, HeldOutPrompts, Request, Steps
 from chop.core.trace import StageKind, Told
 from chop.operators.auto.forecasting import forecast_examples, last_examples, projected
 from chop.operators.auto.looking import Possible, look
-from chop.operators.auto.proposing import Progress, Proposal, Proposing
+from chop.operators.auto.proposing import Exploration, Proposing, RouteProposal
 from chop.operators.auto.routes import BARE, PROBES, Route, seen_from, through
 from chop.operators.auto.telling import told
-from chop.operators.auto.trials import Candidates, Questions, Trial, judge, mean_log, mean_trial, rows_of
+from chop.operators.auto.trials import (
+    CandidateAnswer,
+    Candidates,
+    QuestionRows,
+    judge,
+    mean_log,
+    mean_trial,
+    rows_of,
+)
 from chop.operators.evidence import Judged, cautious_weights, mixed
 from chop.operators.independence import averaged_together, with_more
 from chop.operators.leaves import Ridge
@@ -40,7 +48,7 @@ FAMILIES = (
 """What may be left out, by the names of operators."""
 
 
-class Verdict(NamedTuple):
+class WeighedMixture(NamedTuple):
     """What was made of the candidates of some rows."""
 
     values: Tensor
@@ -95,9 +103,9 @@ class Auto(Program):
         possible = look(prompt, frozenset(self.without), self.leaves, self.ahead > 1)
         if prompt.examples < 2 or self.budget < price:
             return (yield from self._unjudged(prompt, possible))
-        questions = Questions(prompt)
+        questions = QuestionRows(prompt)
         correcting = "krige" not in self.without and self.ahead == 1
-        progress = [Progress(one, self.budget, price, correcting) for one in possible]
+        progress = [Exploration(one, self.budget, price, correcting) for one in possible]
         found = yield from explore(questions, progress)
         leaves = [self._leaves(*each) for each in zip(possible, found, strict=True)]
         yield from ask_leaves(questions, leaves, found)
@@ -125,7 +133,7 @@ class Auto(Program):
         return Outcome(values, unknown, notes, (program,) * prompt.batch.numel())
 
     def _weighed(
-        self, questions: Questions, possible: Sequence[Possible], found: Sequence[Candidates], steps: int
+        self, questions: QuestionRows, possible: Sequence[Possible], found: Sequence[Candidates], steps: int
     ) -> Steps:
         """The mixture of each question's candidates, with what its examples obey."""
         prompt = questions.prompt
@@ -163,19 +171,19 @@ class Auto(Program):
         )
 
 
-def explore(questions: Questions, progress: Sequence[Proposing]) -> Steps:
+def explore(questions: QuestionRows, progress: Sequence[Proposing]) -> Steps:
     """The candidates of each question: route after route is asked until all have what they can have."""
     found: list[Candidates] = [{} for _ in progress]
-    sides: list[dict[tuple[Route, Program], list[Trial]]] = [defaultdict(list) for _ in progress]
+    sides: list[dict[tuple[Route, Program], list[CandidateAnswer]]] = [defaultdict(list) for _ in progress]
     while True:
-        wanted: dict[Proposal, list[int]] = defaultdict(list)
+        wanted: dict[RouteProposal, list[int]] = defaultdict(list)
         for row, one in enumerate(progress):
             proposal = one.propose()
             if proposal is not None:
                 wanted[proposal].append(row)
         if not wanted:
             return found
-        asked: list[tuple[Proposal, list[int], Program, Request]] = []
+        asked: list[tuple[RouteProposal, list[int], Program, Request]] = []
         for proposal, rows in wanted.items():
             part = questions.part(rows)
             asked += [
@@ -188,17 +196,17 @@ def explore(questions: Questions, progress: Sequence[Proposing]) -> Steps:
             batch = questions.part(rows).batch
             pairs = zip(rows_of(outcome.values, batch), rows_of(outcome.held_out, batch), strict=True)
             for row, (values, held_out) in zip(rows, pairs, strict=True):
-                sides[row][proposal.route, inner].append(Trial(values, held_out))
+                sides[row][proposal.route, inner].append(CandidateAnswer(values, held_out))
         for proposal, rows in wanted.items():
             _enter(questions, proposal, rows, progress, sides, found)
 
 
 def _enter(
-    questions: Questions,
-    proposal: Proposal,
+    questions: QuestionRows,
+    proposal: RouteProposal,
     rows: Sequence[int],
     progress: Sequence[Proposing],
-    sides: Sequence[dict[tuple[Route, Program], list[Trial]]],
+    sides: Sequence[dict[tuple[Route, Program], list[CandidateAnswer]]],
     found: Sequence[Candidates],
 ) -> None:
     """Make candidates of what was answered, and note how well they did at the examples."""
@@ -220,7 +228,9 @@ def _enter(
             progress[row].logs[route, inner] = log
 
 
-def ask_leaves(questions: Questions, leaves: Sequence[Sequence[Leaf]], found: Sequence[Candidates]) -> Steps:
+def ask_leaves(
+    questions: QuestionRows, leaves: Sequence[Sequence[Leaf]], found: Sequence[Candidates]
+) -> Steps:
     """Answers that need no model, each for the questions that it makes sense for."""
     wanted: dict[Leaf, list[int]] = defaultdict(list)
     for row, own in enumerate(leaves):
@@ -236,13 +246,13 @@ def ask_leaves(questions: Questions, leaves: Sequence[Sequence[Leaf]], found: Se
         values, held_out = results[2 * place].values, results[2 * place + 1]
         answers = zip(rows, rows_of(values, batch), rows_of(held_out, batch), strict=True)
         for row, answer, at_examples in answers:
-            found[row][leaf] = Trial(answer, at_examples)
+            found[row][leaf] = CandidateAnswer(answer, at_examples)
     return None
 
 
 def _verdict(
     part: Prompt, candidates: Sequence[Candidates], trust: float, forecasts: Sequence[Tensor] | None
-) -> Verdict:
+) -> WeighedMixture:
     """The same candidates of some rows, mixed: the first is the bare model, the reference.
 
     ``forecasts`` of the last frames ``(..., steps, m, c)``, if there are any, count as so many more examples.
@@ -268,7 +278,7 @@ def _verdict(
         own.append(mixed([one.select(-3, h) for one in held_out], without.to(part.dtype)))
     mixture = mixed(values, (weights / weights.sum(dim=-1, keepdim=True)).to(part.dtype))
     rows = len(candidates)
-    return Verdict(
+    return WeighedMixture(
         mixture,
         torch.stack(own, dim=-3),
         weights.reshape(rows, *weights.shape[-2:]),

@@ -15,7 +15,7 @@ _FAR_WORSE = 0.5
 
 
 @dataclass(frozen=True)
-class Proposal:
+class RouteProposal:
     """A route to be asked from some more sides; ``inner`` are the programs of one model inside."""
 
     route: Route
@@ -33,11 +33,11 @@ class Proposing(Protocol):
 
     logs: dict[tuple[Route, Program], float]
 
-    def propose(self) -> Proposal | None: ...
+    def propose(self) -> RouteProposal | None: ...
 
 
 @dataclass
-class Progress:
+class Exploration:
     """What was tried for one question: levels of views by route, and mean logarithms of squared errors."""
 
     possible: Possible
@@ -54,7 +54,7 @@ class Progress:
         """The larger the better: that of the best program inside."""
         return max(-log for (where, _), log in self.logs.items() if where == route)
 
-    def propose(self) -> Proposal | None:
+    def propose(self) -> RouteProposal | None:
         """The next thing worth its price; None when there is nothing, or nothing that can be afforded."""
         for proposal in self._wishes():
             cost = len(proposal.views) * self.price
@@ -64,7 +64,7 @@ class Progress:
                 return proposal
         return None
 
-    def _wishes(self) -> Iterator[Proposal]:
+    def _wishes(self) -> Iterator[RouteProposal]:
         if not self.levels:
             yield self._at((), 0, ())
             return
@@ -84,7 +84,7 @@ class Progress:
             if self.levels[route] < self.possible.views:
                 yield self._at(route, self.levels[route] + 1, route)
 
-    def _scales(self, start: Route) -> list[Proposal]:
+    def _scales(self, start: Route) -> list[RouteProposal]:
         """The next scale on top of the best route without one, unless the last was far worse."""
         tried = [route for route in self.levels if _scaled(route)]
         if tried and self.merit(tried[-1]) < self.merit(start) - _FAR_WORSE:
@@ -92,7 +92,7 @@ class Progress:
         left = [scale for scale in self.possible.scales if all(scale not in route for route in tried)]
         return [self._at((*start, left[0]), 0, start)] if left else []
 
-    def _at(self, route: Route, level: int, parent: Route) -> Proposal:
+    def _at(self, route: Route, level: int, parent: Route) -> RouteProposal:
         """Corrections go inside where they helped before, and where a new frame makes errors alike."""
         known = self.logs.get((parent, BARE)), self.logs.get((parent, CORRECTED))
         helped = known[0] is None or (known[1] is not None and known[1] <= known[0])
@@ -102,7 +102,7 @@ class Progress:
             inner = (BARE, CORRECTED)
         if level > 0:
             inner = inner[-1:]  # the sides refine what is best inside; the bare answer stays as it is
-        return Proposal(route, level, inner)
+        return RouteProposal(route, level, inner)
 
 
 def _scaled(route: Route) -> bool:

@@ -17,7 +17,7 @@ from chop.operators.evidence import log_errors, squared_errors
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class CandidateAnswer:
     """A candidate's answer to one query ``(m, c)`` and at its examples ``(D, m, c)``."""
 
     values: Tensor
@@ -25,7 +25,7 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
+class QuestionRows:
     """A batch of prompts, and parts of it: rows that want the same are asked together."""
 
     prompt: Prompt
@@ -56,11 +56,11 @@ def rows_of(values: Tensor, batch: torch.Size) -> tuple[Tensor, ...]:
     return values.reshape(batch.numel(), *values.shape[len(batch) :]).unbind()
 
 
-def mean_trial(trials: Sequence[Trial]) -> Trial:
+def mean_trial(trials: Sequence[CandidateAnswer]) -> CandidateAnswer:
     """The plain mean of several."""
     if len(trials) == 1:
         return trials[0]
-    return Trial(
+    return CandidateAnswer(
         torch.stack([one.values for one in trials]).mean(dim=0),
         torch.stack([one.held_out for one in trials]).mean(dim=0),
     )
@@ -94,4 +94,4 @@ def mean_log(prompt: Prompt, values: Tensor, held_out: Tensor) -> list[float]:
     return found
 
 
-Candidates = dict[Program, Trial]
+Candidates = dict[Program, CandidateAnswer]
