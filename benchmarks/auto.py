@@ -110,7 +110,7 @@ def candidates(asked: Asked, part: Case, fixed: bool) -> list[Candidates]:
             every = frames + [(*frame, scale) for scale in SCALES for frame in frames]
             progress.append(FixedList(every[:4]))
         else:
-            progress.append(Exploration(one, 24, price, True))
+            progress.append(Exploration(one, 24, price, 0, True))
     request = Explored(QuestionRows(prompt), tuple(progress))
     with torch.inference_mode():
         record = schedule([request], Caller(asked.model, prompt, MAX_BYTES))

@@ -61,6 +61,14 @@ def test_the_budget_is_kept_and_said(waves, budget):
     assert result.calls == -(-asked[0] // 6) <= budget == program.calls()
 
 
+@pytest.mark.parametrize("budget", [7, 8, 16, 24, 40, 64, 120])
+def test_the_budget_of_a_forecast_is_kept(waves, budget):
+    model, asked = counted(toy_model)
+    result = auto(budget=budget, leaves=False, ahead=9).run(model, waves.prompt)
+    assert asked[0] <= budget * 6
+    assert bool(torch.isfinite(result.values).all())
+
+
 def test_what_cannot_be_judged_is_left_to_the_model(waves):
     for prompt, program in (
         (waves.prompt, auto(budget=5)),
@@ -69,7 +77,7 @@ def test_what_cannot_be_judged_is_left_to_the_model(waves):
         result = program.run(toy_model, prompt)
         assert result.calls == 1
         assert "bare model" in result.trace.explain()
-    assert torch.equal(result.values, toy_model(prompt))
+        assert torch.equal(result.values, toy_model(prompt))
 
 
 @pytest.mark.parametrize("text", ["auto", "auto(leaves=False)", "auto(budget=12)", "auto(ahead=20)"])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chop.core.counting import CallCount, Where
 from chop.core.parameters import flag, integer, names, number
-from chop.core.program import Icon, Leaf, Outcome, Program, Projected, Projection
+from chop.core.program import Leaf, Outcome, Program, Projected, Projection
 from chop.core.prompt import Prompt
 from chop.core.tasks import Answer, HeldOut, HeldOutPrompts, Request, Steps
 from chop.core.trace import StageKind, Told
@@ -100,12 +100,12 @@ class Auto(Program):
     def plan(self, prompt: Prompt) -> Steps:
         steps = min(self.ahead, prompt.examples // 2) if self.ahead > 1 else 0
         price = prompt.examples + 1 + steps
-        possible = look(prompt, frozenset(self.without), self.leaves, self.ahead > 1)
         if prompt.examples < 2 or self.budget < price:
-            return (yield from self._unjudged(prompt, possible))
+            return (yield from self._unjudged(prompt))
+        possible = look(prompt, frozenset(self.without), self.leaves, self.ahead > 1)
         questions = QuestionRows(prompt)
         correcting = "krige" not in self.without and self.ahead == 1
-        progress = [Exploration(one, self.budget, price, correcting) for one in possible]
+        progress = [Exploration(one, self.budget, price, steps, correcting) for one in possible]
         found = yield from explore(questions, progress)
         leaves = [self._leaves(*each) for each in zip(possible, found, strict=True)]
         yield from ask_leaves(questions, leaves, found)
@@ -117,20 +117,17 @@ class Auto(Program):
         sound = bool(torch.isfinite(bare.values).all()) and bool(torch.isfinite(bare.held_out).all())
         return possible.leaves if sound or not self.leaves else (*possible.leaves, Ridge())
 
-    def _unjudged(self, prompt: Prompt, possible: Sequence[Possible]) -> Steps:
-        """The bare model, where nothing can be held out or paid for; projections need no evidence."""
-        (outcome,) = yield [Answer(Icon(), prompt)]
-        shared = possible[0].projections if len({one.projections for one in possible}) == 1 else ()
-        values = projected(shared, prompt, outcome.values)
+    def _unjudged(self, prompt: Prompt) -> Steps:
+        """The bare model, where nothing can be held out or paid for."""
+        (outcome,) = yield [Answer(BARE, prompt)]
         unknown = torch.full_like(prompt.outputs.values, torch.nan)
-        program = _with_projections(Icon(), shared)
         why = "the bare model: " + (
             "a single example cannot be held out"
             if prompt.examples < 2
             else f"a budget of {self.budget} is too small to judge by {prompt.examples} examples"
         )
-        notes = {"kept": Told((why,) * prompt.batch.numel())}
-        return Outcome(values, unknown, notes, (program,) * prompt.batch.numel())
+        count = prompt.batch.numel()
+        return Outcome(outcome.values, unknown, {"kept": Told((why,) * count)}, (BARE,) * count)
 
     def _weighed(
         self, questions: QuestionRows, possible: Sequence[Possible], found: Sequence[Candidates], steps: int

@@ -44,7 +44,9 @@ class Exploration:
     left: int
     """Model evaluations."""
     price: int
-    """Of one side of one route: the answer and D held-out ones."""
+    """Of one side of one route: the answer, D held-out ones, and the steps of a forecast."""
+    steps: int
+    """Of that forecast, none if there is none."""
     correcting: bool
     """Whether corrections are to be used at all."""
     levels: dict[Route, int] = field(default_factory=dict)
@@ -57,7 +59,8 @@ class Exploration:
     def propose(self) -> RouteProposal | None:
         """The next thing worth its price; None when there is nothing, or nothing that can be afforded."""
         for proposal in self._wishes():
-            cost = len(proposal.views) * self.price
+            # A mean over sides is forecast by itself, beside the bare answer that it begins with.
+            cost = len(proposal.views) * self.price + (self.steps if proposal.level == 1 else 0)
             if cost <= self.left:
                 self.left -= cost
                 self.levels[proposal.route] = proposal.level
