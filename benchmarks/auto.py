@@ -26,8 +26,8 @@ from chop.operators.auto.looking import look
 from chop.operators.auto.program import explore
 from chop.operators.auto.proposing import Exploration, RouteProposal
 from chop.operators.auto.routes import BARE, CORRECTED, FRAME, SCALES, Route
-from chop.operators.auto.trials import Candidates, QuestionRows, judge
-from chop.operators.evidence import cautious_weights, evidence_weights
+from chop.operators.auto.trials import Candidates, QuestionRows
+from chop.operators.evidence import cautious_weights, evidence_weights, judge
 from chop.operators.independence import averaged_together
 from chop.operators.mixtures import Combine
 from chop.problems import conservation, mfc

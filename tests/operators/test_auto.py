@@ -12,7 +12,7 @@ import chop
 from chop.core.errors import ParseError, ProgramError
 from chop.core.metrics import rel_l2
 from chop.core.text import parse
-from chop.operators import auto, icon, mean_output
+from chop.operators import auto, finite, icon, mean_output
 from chop.operators.evidence import cautious_weights
 from chop.operators.independence import averaged_together
 from chop.problems import conservation, mfc
@@ -93,9 +93,9 @@ def test_what_was_built_gives_the_same_answer_without_probing(waves, text):
 
 def test_different_programs_of_a_batch_are_not_one(waves):
     result = auto(leaves=False).run(damping, waves.prompt)
-    if len(set(map(str, result.programs))) > 1:
-        with pytest.raises(ProgramError, match=r"different programs: see result\.programs"):
-            _ = result.program
+    assert len(set(map(str, result.programs))) > 1
+    with pytest.raises(ProgramError, match=r"different programs: see result\.programs"):
+        _ = result.program
     assert parse("icon").run(damping, waves.prompt).program == "icon"
 
 
@@ -255,6 +255,8 @@ def test_a_forecast_decides_once(waves):
     assert float(rel_l2(forecast.values[:, -1], truth[:, -1]).max()) < 0.05
     built = auto(leaves=False, ahead=12).run(damping, case.prompt)
     assert not any("krige" in str(program) for program in built.programs)
+    around = (auto(leaves=False) | finite).for_forecast(12)
+    assert "ahead=12" in str(around)
     rolled = chop.rollout(auto(leaves=False), damping, case.prompt, 4)
     for row, program in enumerate(built.programs):
         one = chop.rollout(program, damping, case.prompt[row], 4)

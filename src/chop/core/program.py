@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Unpack, final, overload
 
@@ -398,6 +398,9 @@ class Wrapped(Program):
         built = outcome.built and tuple(Wrapped(self.transform, inner) for inner in outcome.built)
         return Outcome(frame.back(outcome.values), held_out, frame.notes, built)
 
+    def for_forecast(self, steps: int) -> Program:
+        return replace(self, inner=self.inner.for_forecast(steps))
+
     def count(self, where: Where, calls: CallCount) -> None:
         same = self.transform.hands_on(calls.examples_at(where))
         self.inner.count(where if same else (*where, self.transform), calls)
@@ -436,6 +439,9 @@ class Projected(Program):
             Projected(inner, projection=self.projection) for inner in outcome.built
         )
         return Outcome(values, held_out, notes, built)
+
+    def for_forecast(self, steps: int) -> Program:
+        return replace(self, inner=self.inner.for_forecast(steps))
 
     def _projected(self, prompt: Prompt, values: Tensor) -> tuple[Tensor, Notes]:
         pair: tuple[Tensor, Notes] = require_values_and_notes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from chop.core.errors import ProgramError
 from chop.core.fields import covers_period
 from chop.core.grids import same_grid
+from chop.core.program import Transform
 from chop.core.prompt import Prompt, without_repeats
 
 
@@ -39,6 +40,15 @@ def circle(prompt: Prompt, who: str) -> tuple[int, float]:
     if prompt.graph is not None:
         raise ProgramError(f"{who} would reorder the points of a graph; it is for grids")
     return found
+
+
+def suits(transform: Transform, prompt: Prompt) -> bool:
+    """Whether a transform accepts a prompt."""
+    try:
+        transform.fitted(prompt)
+    except ProgramError:
+        return False
+    return True
 
 
 def allows_turning(prompt: Prompt) -> bool:

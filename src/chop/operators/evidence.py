@@ -5,10 +5,15 @@ The mean of logarithms counts, not that of the errors: one example that all get 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from chop.core.fields import Field
+from chop.core.running import error_unit
+from chop.core.units import in_units
 
 _ROUNDING = 1e-7
 """Relative error at the examples below which candidates are not told apart."""
@@ -33,6 +38,26 @@ def log_errors(errors: Tensor, outputs: Tensor, observed: Tensor) -> tuple[Tenso
     counted = ~torch.isnan(errors).all(dim=-1)
     logs = torch.where(torch.isnan(errors), _HOPELESS, (errors + least).log().clamp(max=_HOPELESS))
     return torch.where(counted.unsqueeze(-1), logs, 0), counted
+
+
+def judge(outputs: Field, values: Sequence[Tensor], held_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Logarithms of squared errors ``(..., c, D, K)`` of K candidates, and which examples count.
+
+    A candidate whose answer is not finite is hopeless.
+    """
+    unit = error_unit(outputs).double()
+    truth = in_units(outputs.values.double(), unit[..., None, None, None])
+    observed = outputs.observed
+    errors = torch.stack(
+        [
+            squared_errors(in_units(part.double(), unit[..., None, None, None]), truth, observed)
+            for part in held_out
+        ],
+        dim=-1,
+    )
+    lost = torch.stack([~torch.isfinite(part).all(dim=-2) for part in values], dim=-1)
+    errors = torch.where(lost.unsqueeze(-2) | ~torch.isfinite(errors), torch.nan, errors)
+    return log_errors(errors, truth, observed)
 
 
 def evidence_weights(logs: Tensor, counted: Tensor, trust: float) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from chop.core.program import Outcome, Program
 from chop.core.prompt import Prompt
 from chop.core.running import error_unit
 from chop.core.units import in_units
-from chop.operators.evidence import evidence_weights, log_errors, mixed, squared_errors
+from chop.operators.evidence import evidence_weights, judge, log_errors, mixed, squared_errors
 from chop.operators.residuals import HeldOutValidator, gap_number, pad_flag
 from chop.operators.statistics import everywhere
 
@@ -46,10 +46,7 @@ class Weigh(HeldOutValidator):
             in_units(part.double(), unit[..., None, None, None]) for part in (outputs.values, *held_out)
         )
         asked = [in_units(part.double(), everywhere(unit)) for part in answers]
-        errors = torch.stack([squared_errors(guess, truth, observed) for guess in guesses], dim=-1)
-        lost = torch.stack([~torch.isfinite(part).all(dim=-2) for part in asked], dim=-1)
-        errors = torch.where(lost.unsqueeze(-2) | ~torch.isfinite(errors), torch.nan, errors)
-        logs, counted = log_errors(errors, truth, observed)
+        logs, counted = judge(outputs, answers, held_out)
         weights, deleted = evidence_weights(logs, counted, self.trust)
         values, own = mixed(asked, weights), mixed(guesses, deleted.transpose(-3, -2))
         kept = torch.ones_like(weights[..., 0])

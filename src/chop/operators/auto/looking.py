@@ -10,7 +10,7 @@ from chop.core.errors import ProgramError
 from chop.core.program import Leaf, Projection, Transform
 from chop.core.prompt import Prompt
 from chop.operators.auto.routes import CHANNEL_SCALES, FRAME, SCALES
-from chop.operators.domain import allows_turning
+from chop.operators.domain import allows_turning, suits
 from chop.operators.inspection.fact import Facts
 from chop.operators.inspection.inspecting import inspect
 from chop.operators.laws import Law, need_frames
@@ -61,12 +61,12 @@ def look(prompt: Prompt, left_out: frozenset[str], leaves: bool, forecast: bool)
     positive = (lowest >= 0).flatten().tolist()
     signed = ((lowest < 0) & (shown < 0)).flatten().tolist()
     speeds = facts["speed"].value.abs().nan_to_num(0).flatten().tolist()
-    framed = "moving_frame" not in left_out and _fits(FRAME, prompt)
+    framed = "moving_frame" not in left_out and suits(FRAME, prompt)
     same = prompt.inputs.channels == channels
     scales = tuple(
         scale
         for scale in (CHANNEL_SCALES if channels > 1 else SCALES)
-        if same and scale.name not in left_out and _fits(scale, prompt)
+        if same and scale.name not in left_out and suits(scale, prompt)
     )
     turning = allows_turning(prompt) and "views" not in left_out
     free = tuple(leaf for leaf in _free_leaves(prompt) if leaves and leaf.name not in left_out)
@@ -97,14 +97,6 @@ def look(prompt: Prompt, left_out: frozenset[str], leaves: bool, forecast: bool)
             )
         )
     return found
-
-
-def _fits(transform: Transform, prompt: Prompt) -> bool:
-    try:
-        transform.fitted(prompt)
-    except ProgramError:
-        return False
-    return True
 
 
 def _lawful(prompt: Prompt) -> bool:

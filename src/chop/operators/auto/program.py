@@ -25,12 +25,11 @@ from chop.operators.auto.trials import (
     CandidateAnswer,
     Candidates,
     QuestionRows,
-    judge,
     mean_log,
     mean_trial,
     rows_of,
 )
-from chop.operators.evidence import Judged, cautious_weights, mixed
+from chop.operators.evidence import Judged, cautious_weights, judge, mixed
 from chop.operators.independence import averaged_together, with_more
 from chop.operators.leaves import Ridge
 from chop.operators.mixtures import Average

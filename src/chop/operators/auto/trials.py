@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from chop.core.program import Program
-from chop.core.prompt import Field, Prompt
-from chop.core.running import error_unit
-from chop.core.units import in_units
-from chop.operators.evidence import log_errors, squared_errors
+from chop.core.prompt import Prompt
+from chop.operators.evidence import judge
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,26 +62,6 @@ def mean_trial(trials: Sequence[CandidateAnswer]) -> CandidateAnswer:
         torch.stack([one.values for one in trials]).mean(dim=0),
         torch.stack([one.held_out for one in trials]).mean(dim=0),
     )
-
-
-def judge(outputs: Field, values: Sequence[Tensor], held_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Logarithms of squared errors ``(..., c, D, K)`` of K candidates, and which examples count.
-
-    A candidate whose answer is not finite is hopeless.
-    """
-    unit = error_unit(outputs).double()
-    truth = in_units(outputs.values.double(), unit[..., None, None, None])
-    observed = outputs.observed
-    errors = torch.stack(
-        [
-            squared_errors(in_units(part.double(), unit[..., None, None, None]), truth, observed)
-            for part in held_out
-        ],
-        dim=-1,
-    )
-    lost = torch.stack([~torch.isfinite(part).all(dim=-2) for part in values], dim=-1)
-    errors = torch.where(lost.unsqueeze(-2) | ~torch.isfinite(errors), torch.nan, errors)
-    return log_errors(errors, truth, observed)
 
 
 def mean_log(prompt: Prompt, values: Tensor, held_out: Tensor) -> list[float]:

@@ -9,12 +9,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from chop.core.errors import ProgramError
 from chop.core.model import MAX_BYTES, FrozenModel
 from chop.core.program import Icon, Program, Transform, Wrapped
 from chop.core.prompt import Prompt
 from chop.core.running import error_unit, held_out_answers
 from chop.operators.affine import Flip, Rescale
+from chop.operators.domain import suits
 from chop.operators.frames import MovingFrame, Reflect, Turn
 from chop.operators.inspection.backwards import Backwards
 from chop.operators.inspection.observed import ratio
@@ -63,7 +63,7 @@ class Answered:
         """All views asked together; none of a prompt of which nothing can be held out."""
         if prompt.examples < 2:
             return cls(prompt, {}, 0)
-        names = [AS_IT_IS, *(name for name, view in VIEWS.items() if _allowed(view, prompt))]
+        names = [AS_IT_IS, *(name for name, view in VIEWS.items() if suits(view, prompt))]
         flat, parts, calls = prompt.flat(), [], 0
         rows = max(1, MAX_BYTES // max(1, len(names) * _held_out_bytes(flat)))
         for first in range(0, flat.batch.numel(), rows):
@@ -125,14 +125,6 @@ class Answered:
         scaled = torch.where(self.seen, values.double() / self._unit, 0)
         found = (scaled.square().sum(dim=(-1, -2)) / self.seen.sum(dim=(-1, -2)).clamp(min=1)).sqrt()
         return torch.where(torch.isfinite(found), found, torch.inf)
-
-
-def _allowed(view: Transform, prompt: Prompt) -> bool:
-    try:
-        view.fitted(prompt)
-    except ProgramError:
-        return False
-    return True
 
 
 def _held_out_bytes(flat: Prompt) -> int:
