@@ -47,6 +47,7 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         "icon": Example("icon"),
         "last_frame": Example("last_frame", "stations"),
         "first_frame": Example("first_frame", "stations"),
+        "mean_frame": Example("mean_frame", "stations"),
         "mean_output": Example("mean_output", "densities"),
         "nearest_output": Example("nearest_output", "densities"),
         "copy_query": Example("copy_query"),

@@ -123,6 +123,7 @@ STATIONS = [
     'debias(icon, smooth="graph")',
     'correct(debias(icon, smooth="graph"))',
     "select(last_frame, first_frame, icon)",
+    "select(mean_frame, last_frame, icon)",
     "combine(nearest_output, mean_output, correct(icon), channels=(-1,))",
 ]
 

@@ -30,14 +30,23 @@ def test_frames_are_found_by_time_not_by_position():
     order = torch.randperm(12, generator=torch.Generator().manual_seed(0))
     shuffled = Field(prompt.query.coords[order], prompt.query.values[order])
     mixed = dataclasses.replace(prompt, query=shuffled)
-    for text in ("last_frame", "first_frame"):
+    for text in ("last_frame", "first_frame", "mean_frame"):
         one, two = (parse(text).run(toy_model, p).values for p in (prompt, mixed))
-        assert torch.equal(one, two)
+        torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-12)
+
+
+def test_mean_of_frames_and_change_since_the_last():
+    prompt = make_prompt(1, dimensions=3, points=4, channels=(2, 2))
+    query = prompt.query.values.reshape(3, 4, 2)
+    torch.testing.assert_close(parse("mean_frame").run(toy_model, prompt).values, query.mean(dim=0))
+    changes = prompt.outputs.values - prompt.inputs.values[:, 8:]
+    answer = parse("increment | mean_output").run(toy_model, prompt).values
+    torch.testing.assert_close(answer, query[-1] + changes.mean(dim=0))
 
 
 def test_without_time_every_frame_is_the_query():
     prompt = make_prompt(1)
-    for text in ("last_frame", "first_frame", "copy_query"):
+    for text in ("last_frame", "first_frame", "mean_frame", "copy_query"):
         assert torch.equal(parse(text).run(toy_model, prompt).values, prompt.query.values)
 
 

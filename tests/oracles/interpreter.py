@@ -1,7 +1,7 @@
 """A program as nested tuples, run on one question.
 
-("icon",), ("last_frame",), ("first_frame",), ("mean_output",), ("nearest_output",), ("copy_query",),
-("query_mean",)
+("icon",), ("last_frame",), ("first_frame",), ("mean_frame",), ("mean_output",), ("nearest_output",),
+("copy_query",), ("query_mean",)
 ("wrap", (transform, options), inner)      ("project", inner, (projection, options))
 ("correct", inner, options)                ("debias", inner, options)
 ("select", [programs], options)            ("combine", [programs], options)

@@ -29,6 +29,17 @@ def first_frame(question):
     return frame(question, np.min)
 
 
+def mean_frame(question):
+    """The mean over all times of the query, place by place."""
+    t = time_axis(question)
+    if t is None:
+        return copy_query(question)
+    places = np.delete(question.query_coords, t, axis=1)
+    source = np.unique(places, axis=0)
+    means = [np.mean(question.query[(places == place).all(axis=1)], axis=0) for place in source]
+    return resample(source, np.delete(question.at, t, axis=1), np.array(means))
+
+
 def copy_query(question):
     """The query itself, at the points where the answer is wanted."""
     return resample(question.query_coords, question.at, question.query)
@@ -74,6 +85,7 @@ def nearest_output(question):
 LEAVES = {
     "last_frame": last_frame,
     "first_frame": first_frame,
+    "mean_frame": mean_frame,
     "copy_query": copy_query,
     "query_mean": query_mean,
     "mean_output": mean_output,

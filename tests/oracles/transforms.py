@@ -52,7 +52,7 @@ def channel_statistics(fields):
     return means, stds
 
 
-def normalize(question, separate=False):
+def normalize(question, separate=False, target=1.0):
     """VICON: the channelwise statistics of the example inputs, for inputs, query and outputs.
 
     separate=True: the outputs have their own, those of the example outputs.
@@ -61,6 +61,7 @@ def normalize(question, separate=False):
     m_out, s_out = channel_statistics(question.ys) if separate else (m_in, s_in)
     if len(m_out) != question.c_out:
         raise ValueError("normalize needs as many input as output channels, or separate=True")
+    s_in, s_out = s_in / target, s_out / target
     return same_map(
         question, lambda u: (u - m_in) / s_in, lambda u: (u - m_out) / s_out, lambda u: s_out * u + m_out
     )
@@ -83,7 +84,10 @@ def flip(question):
 
 
 def increment(question):
-    """The outputs become y_i - x_i, and the answer is added to the input that was asked."""
+    """The outputs become y_i - x_i, and the answer is added to the input that was asked.
+
+    This version is for inputs on the grid of their outputs alone.
+    """
     grids = zip([*question.x_coords, question.query_coords], [*question.y_coords, question.at], strict=True)
     if not all(coincide(x, y) for x, y in grids) or question.query.shape[1] != question.c_out:
         raise ValueError("increment needs outputs on the grid, and with the channels, of their inputs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import torch
@@ -80,9 +80,10 @@ class Normalize(Transform):
 
     name: ClassVar[str] = "normalize"
     unit_free: ClassVar[bool] = True
-    law: ClassVar[str] = "The way back undoes the way there; mapped inputs have mean 0 and deviation 1."
+    law: ClassVar[str] = "The way back undoes the way there; mapped inputs have mean 0 and that deviation."
     helps: ClassVar[str] = "when channels have different units"
     separate: bool = flag(False, "outputs are normalised by their own statistics")
+    target: float = number(1.0, 0.01, 100.0, "deviation of mapped inputs; a model may be at home at another")
 
     def fit(self, prompt: Prompt) -> Frame:
         inputs = self._statistics(prompt.inputs.values)
@@ -96,6 +97,7 @@ class Normalize(Transform):
         else:
             outputs = inputs
         notes = {"centre": inputs.centre.squeeze(-2), "scale": inputs.scale.squeeze(-2)}
+        inputs, outputs = (replace(one, scale=one.scale / self.target) for one in (inputs, outputs))
         return affine_frame(prompt, inputs, outputs, notes)
 
     @staticmethod

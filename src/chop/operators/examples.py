@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from torch import Tensor
+
 from chop.core.errors import ProgramError
 from chop.core.grids import same_grid
 from chop.core.parameters import integer
 from chop.core.program import Frame, Transform
-from chop.core.prompt import Prompt
+from chop.core.prompt import Field, Prompt
 from chop.operators.statistics import feature_distance
+from chop.operators.time_frames import extreme_frame
 
 
 @final
 @dataclass(frozen=True)
 class Increment(Transform):
-    """Asks the model for the change y - x instead of y.
+    """Asks the model for the change y - x instead of y; of an input with several frames, since the last one.
 
-    Needs outputs on the grid and with the channels of their inputs.
+    Needs outputs with the channels of their inputs, at the places of their last frames.
     """
 
     name: ClassVar[str] = "increment"
@@ -34,17 +37,23 @@ class Increment(Transform):
                 f"increment subtracts inputs from outputs, but they have {prompt.inputs.channels} and "
                 f"{prompt.outputs.channels} channels"
             )
-        if not (
-            same_grid(prompt.query.coords, prompt.at)
-            and same_grid(prompt.inputs.coords, prompt.outputs.coords)
-        ):
-            raise ProgramError("increment subtracts inputs from outputs and needs them on one grid")
-        inputs, query = prompt.inputs.values, prompt.query.values
+        inputs = _last(prompt, prompt.inputs, prompt.outputs.coords)
+        query = _last(prompt, prompt.query, prompt.at)
         return Frame(
             prompt.mapped(outputs=prompt.outputs.with_values(prompt.outputs.values - inputs)),
             back=lambda values: values + query,
             back_held_out=lambda values: values + inputs,
         )
+
+
+def _last(prompt: Prompt, part: Field, at: Tensor) -> Tensor:
+    """What is subtracted: inputs as they are on the grid of the outputs, else their last frame there."""
+    if same_grid(part.coords, at):
+        return part.values
+    axis = prompt.axis("t") if prompt.axes_stated else None
+    if axis is None:
+        raise ProgramError("increment subtracts inputs from outputs and needs them on one grid")
+    return extreme_frame(part, at, axis, "increment", last=True)
 
 
 @final

@@ -12,10 +12,11 @@ from chop.core.errors import ProgramError
 from chop.core.grids import nearest_index, resample
 from chop.core.parameters import number
 from chop.core.program import Leaf, Notes
-from chop.core.prompt import Field, Prompt, without_repeats
+from chop.core.prompt import Prompt
 from chop.core.units import binary_unit, in_units
 from chop.operators.domain import time_axis
 from chop.operators.statistics import feature_distance, nearest_example, one_example
+from chop.operators.time_frames import extreme_frame, mean_frame
 
 
 @final
@@ -50,6 +51,24 @@ class FirstFrame(Leaf):
 
     def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
         return _frame(prompt, self.name, last=False), {}
+
+
+@final
+@dataclass(frozen=True)
+class MeanFrame(Leaf):
+    """The mean of the query's frames, place by place (the query itself where there is no t).
+
+    What is left of a window when its last hours have lost their meaning.
+    """
+
+    name: ClassVar[str] = "mean_frame"
+    unit_free: ClassVar[bool] = True
+    law: ClassVar[str] = "Does not depend on the order of the frames."
+    helps: ClassVar[str] = "at long leads, and as a candidate of combine"
+
+    def answer(self, prompt: Prompt) -> tuple[Tensor, Notes]:
+        _need_same_channels(prompt, self.name)
+        return mean_frame(prompt.query, prompt.at, time_axis(prompt, self.name), self.name), {}
 
 
 @final
@@ -174,25 +193,4 @@ def _need_same_channels(prompt: Prompt, who: str) -> None:
 def _frame(prompt: Prompt, who: str, last: bool) -> Tensor:
     """The query's points at its extreme time, taken to the answer's places."""
     _need_same_channels(prompt, who)
-    axis = time_axis(prompt, who)
-    if axis is None:
-        return resample(prompt.query.values, nearest_index(prompt.query.coords, prompt.at))
-    frame = _extreme(prompt.query, axis, who, last)
-    others = [i for i in range(prompt.dimensions) if i != axis]
-    if not others:  # time is all there is: the frame is one point
-        return frame.values[..., :1, :].expand(prompt.answer_shape)
-    return resample(frame.values, nearest_index(frame.coords[..., others], prompt.at[..., others]))
-
-
-def _extreme(query: Field, axis: int, who: str, last: bool) -> Field:
-    times = without_repeats(query.coords)[..., axis]
-    wanted = times.amax(dim=-1, keepdim=True) if last else times.amin(dim=-1, keepdim=True)
-    chosen = times == wanted
-    count = chosen.sum(dim=-1)
-    size = int(count.max())
-    if bool((count != size).any()):
-        raise ProgramError(f"{who} needs equally many points in that frame for all prompts of a batch")
-    # A stable sort brings the chosen points to the front in their stored order.
-    index = (~chosen).to(torch.uint8).argsort(dim=-1, stable=True)[..., :size]
-    index = index.expand(*query.batch, size)
-    return Field(resample(query.coords, index), resample(query.values, index))
+    return extreme_frame(prompt.query, prompt.at, time_axis(prompt, who), who, last)
