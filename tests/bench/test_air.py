@@ -20,21 +20,10 @@ pytest.importorskip("xarray")
 
 import chop
 from chop.bench import air_tables, paper, report
-from chop.bench.air import (
-    DIRECTIONS,
-    FORWARD,
-    HOME_LEADS,
-    LEADS,
-    SELECTIONS,
-    AirSuite,
-    Forecast,
-    Remembering,
-    forecasts,
-    measured,
-    same_hour,
-)
+from chop.bench.air import AirSuite, Forecast, Remembering, forecasts, measured, same_hour
+from chop.bench.air_directions import DIRECTIONS, FORWARD, HOME_LEADS, SELECTIONS
 from chop.bench.air_figures import candidates, mean_weights
-from chop.bench.air_questions import LONGEST, RegionSource, YearSplit, digest_of
+from chop.bench.air_questions import LEADS, LONGEST, RegionSource, YearSplit, digest_of
 from chop.bench.methods import AIR, AIR_METHODS, PERSISTENCE, RAW, YESTERDAY
 from chop.bench.report import markdown, write_results
 from chop.bench.results import Results

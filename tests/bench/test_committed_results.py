@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chop.bench.air import CHUNK, AirSuite
+from chop.bench.air import AirSuite
+from chop.bench.air_directions import CHUNK
 from chop.bench.functions import CONDITIONS, GROUPS, SUITES, FunctionSuite
 from chop.bench.methods import AIR
 from chop.bench.report import markdown

@@ -1,4 +1,4 @@
-"""Air quality carried from region to region, as data: directions, leads, selections, pollutants; the work.
+"""Air quality carried from region to region, as data: leads, selections, pollutants; the work.
 
 A network trained in one region answers questions about another, at many leads, with random or with similar
 examples; both pollutants are scored at once. Questions are known by their hours since 1970.
@@ -8,85 +8,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from chop.bench.air_directions import (
+    DIRECTIONS,
+    REGIONS,
+    SELECTIONS,
+    Direction,
+    StationNetwork,
+    channels_of,
+    directions_between,
+    given_networks,
+    stored_directions,
+)
 from chop.bench.air_questions import LEADS, RegionSource, YearSplit, digest_of
-from chop.bench.methods import AIR, AIR_METHODS, PERSISTENCE, RAW, YESTERDAY
+from chop.bench.methods import AIR, AIR_METHODS, YESTERDAY
 from chop.bench.store import About, LineLayout, Store
 from chop.bench.suite import Condition, Piece, Setting, Suite, SuiteEntry, by_name, find_networks
 from chop.core.errors import BenchError
 from chop.core.model import SharesExamples
 from chop.core.prompt import Prompt
 from chop.core.text import parse
-from chop.icon.config import GraphConfig, StationConfig
 from chop.icon.weights import provenance
 from chop.problems.air import POLLUTANTS, load_region
+from chop.problems.air.dataset import regions_in
 from chop.storage.schema import Record, Shape, finite, list_of, optional, record_of, safe_int, string
 
 if TYPE_CHECKING:
     from chop.bench.report import Report
     from chop.problems.case import Case
 
-REGIONS = {"bthsa": "BTHSA", "yrd": "YRD"}
-SELECTIONS = ("random", "similar")
-HOME_LEADS = (6, 12, 24, 48)
-HOME_METHODS = (RAW, PERSISTENCE)
 WRITTEN = {"PM2.5": "PM₂.₅", "O3": "O₃"}
-CHUNK = 32
 INDEX = "index"
 """Folder inside the results that keeps similarity indices."""
 WHOLE = 2**30
 """Prompt data of one call: a whole piece of work, because slices of a prompt are not remembered."""
-
-
-@dataclass(frozen=True)
-class Direction:
-    """A network trained in one region and the region whose questions it is asked."""
-
-    network: str
-    region: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.network}-{self.region}"
-
-    @property
-    def carried(self) -> bool:
-        return self.network != self.region
-
-    @property
-    def label(self) -> str:
-        if not self.carried:
-            return f"{REGIONS[self.region]} at home"
-        return f"{REGIONS[self.network]} → {REGIONS[self.region]}"
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        return AIR_METHODS if self.carried else HOME_METHODS
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """Every selection and lead that is asked, in the order in which windows repeat most."""
-        if self.carried:
-            return tuple(condition(self, selection, lead) for selection in SELECTIONS for lead in LEADS)
-        return tuple(condition(self, SELECTIONS[0], lead) for lead in HOME_LEADS)
-
-
-FORWARD, REVERSE = Direction("bthsa", "yrd"), Direction("yrd", "bthsa")
-DIRECTIONS = tuple(d for carried in (FORWARD, REVERSE) for d in (carried, Direction(*[carried.network] * 2)))
-"""Each followed by its network at home."""
-
-
-def condition(direction: Direction, selection: str, lead: int) -> Condition:
-    """What one question is asked."""
-    settings = (("direction", direction), ("selection", selection), ("lead", lead))
-    name = f"{direction.name}/{selection}/{lead}"
-    return Condition(name, direction.network, direction.label, settings, chunk=CHUNK, columns=POLLUTANTS)
 
 
 class Forecast(NamedTuple):
@@ -99,7 +60,7 @@ class Forecast(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{condition(*self[:3]).name}/{self.pollutant}"
+        return f"{self.direction.condition(self.selection, self.lead).name}/{self.pollutant}"
 
 
 def forecasts(directions: Sequence[Direction] = DIRECTIONS) -> Iterator[Forecast]:
@@ -156,61 +117,85 @@ class AirSuite(Suite):
     """(region it was trained in, name or file); the bundled ones where none is given."""
     programs: tuple[str, ...] = ()
     directions: tuple[str, ...] = ()
-    """Their names; all if empty."""
+    """Names of some of the usual ones; all of these if empty."""
     every: int = 6
     cases: int | None = None
     year: int = 2024
     seed: int = 0
     device: str | None = None
+    networks: tuple[str, ...] = ()
+    """Bundled ones or files (`air_directions.given_network`), each asked about every one of ``regions``."""
+    regions: tuple[str, ...] = ()
+    """By the names of their files; with them, or with networks, nobody else is asked about anything else."""
 
     layout = _LAYOUT
 
     @property
     def asked(self) -> tuple[Direction, ...]:
         """Carried and at home, those in the same region next to each other: a worker loads it once."""
+        chosen = directions_between(self.given, self.regions) if self.regions else self._usual()
+        return tuple(sorted(chosen, key=lambda d: (d.region, not d.carried), reverse=True))
+
+    def _usual(self) -> list[Direction]:
+        """The bundled directions, or some of them, each with its network at home."""
         known = [direction.name for direction in DIRECTIONS if direction.carried]
         for name in self.directions:
             if name not in known:
-                raise BenchError(f"there is no direction {name!r}; known are {', '.join(known)}")
+                raise BenchError(
+                    f"there is no direction {name!r}; known are {', '.join(known)}, "
+                    "and --network with --region ask any network about any region"
+                )
         networks = [name.partition("-")[0] for name in self.directions or known]
-        found = [direction for direction in DIRECTIONS if direction.network in networks]
-        return tuple(sorted(found, key=lambda d: (d.region, not d.carried), reverse=True))
+        return [direction for direction in DIRECTIONS if direction.network in networks]
+
+    @property
+    def given(self) -> tuple[StationNetwork, ...]:
+        """The networks that are asked about ``regions``; the bundled ones where none is given."""
+        return given_networks(self.networks or REGIONS) if self.regions else ()
 
     def check(self) -> None:
         if self.every < 1 or (self.cases is not None and self.cases < 1):
             raise BenchError("--every and --cases count hours and questions: 1 or more")
+        if (self.networks or self.regions) and (self.models or self.directions):
+            raise BenchError(
+                "--model and --direction belong to the bundled directions: with --network or --region, say "
+                "--network NAME=FILE instead"
+            )
         super().check()
 
     def about(self, version: str) -> About:
         return About(version, self.seed, self.year)
 
     def setting(self, out: Path) -> Setting:
-        regions = dict.fromkeys(direction.region for direction in self.asked)
+        asked = self.asked
         if self.data is None:
             raise BenchError(
                 "say where the station data is with --data; `chop data air --fetch DIR` downloads the public "
                 "data, `chop data air --world DIR` invents two regions"
             )
-        given = by_name(self.models, "of")
+        if self.networks and not self.regions:
+            there = ", ".join(regions_in(self.data)) or "none"
+            raise BenchError(f"say which regions are asked about with --region; {self.data} has {there}")
+        given = by_name([*self.models, *((network.name, network.model) for network in self.given)], "of")
+        trained = {direction.network: direction.trained for direction in asked}
         missing = (
             "no network of {0} comes with this installation; give one with --model {0}=FILE "
             "(`chop train air --region {0}` makes it)"
         )
-        networks = find_networks({d.network for d in self.asked}, given, "air_{}", missing)
+        found = find_networks(trained, given, "air_{}", missing)
+        networks = tuple(replace(network, trained=trained[network.name]) for network in found)
         channels = set()
         for network in networks:
-            config = provenance(Path(network.path)).config
-            if not isinstance(config, StationConfig | GraphConfig):
-                model = given[network.name]
-                raise BenchError(f"{model} is not a network of stations; this benchmark asks only those")
-            channels.add(config.channels)
+            header = provenance(Path(network.path))
+            channels.add(channels_of(given.get(network.name, network.name), header))
         if len(channels) > 1:
             names = ", ".join(network.name for network in networks)
             raise BenchError(f"the networks {names} have different channels: measure them apart")
         (wanted,) = channels
         folder, index = str(self.data.resolve()), str((out / INDEX).resolve())
         digests = {
-            region: digest_of(load_region(folder, region, wanted, in_order=True)) for region in regions
+            region: digest_of(load_region(folder, region, wanted, in_order=True))
+            for region in dict.fromkeys(direction.region for direction in asked)
         }
         sources = [
             RegionSource(folder, region, wanted, YearSplit(self.year), self.every, self.seed, index, digest)
@@ -242,7 +227,7 @@ class AirSuite(Suite):
         """The questions last asked for, as far as all of the paper's methods have answered them."""
         own = tuple(method for method in store.methods() if method not in AIR_METHODS)
         found = []
-        for direction in DIRECTIONS:
+        for direction in stored_directions(store):
             asked = store.asked.get(direction.region)
             hours = () if asked is None else asked.hours
             every = [

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chop.bench.air import DIRECTIONS, REGIONS, SELECTIONS, WRITTEN, Direction, Forecast, condition
+from chop.bench.air import WRITTEN, Forecast
+from chop.bench.air_directions import SELECTIONS, Direction, shown_name
 from chop.bench.air_questions import LEADS
 from chop.bench.figures import (
     BOXES,
@@ -63,20 +64,13 @@ DRAWN_EDGES = 400
 TIMES = (6, 12, 18)
 MAP_LEAD = 6
 _GREY = "#b5bac0"
-AIR_CAPTIONS = {
-    "stations": "Stations and their graphs. Only some of the edges are drawn; the networks use all of them.",
-    "maps_bthsa-yrd": "Forecasts of the BTHSA network in YRD at three times of one day.",
-    "maps_yrd-bthsa": "Forecasts of the YRD network in BTHSA at three times of one day.",
-    "boxes_bthsa-yrd": "BTHSA → YRD: errors by lead; percentages are changes of the mean.",
-    "boxes_yrd-bthsa": "YRD → BTHSA: errors by lead; percentages are changes of the mean.",
-    "leads": "Mean errors of all methods by lead.",
-    "weights": "Mean weights that CHOP(Air) gives to its candidates by lead.",
-}
+SIDE_BY_SIDE = 2
+"""Directions in one figure; further ones get figures of their own."""
 
 
 def measured_directions(results: Results, carried: bool = False) -> list[Direction]:
     """Those of which something is finished, each carried one before its network at home."""
-    found = [d for d in DIRECTIONS if (d.conditions[0].name, RAW) in results.entries]
+    found = dict.fromkeys(dict(entry.condition.settings)["direction"] for entry in results.entries.values())
     return [direction for direction in found if direction.carried or not carried]
 
 
@@ -88,7 +82,7 @@ def candidates() -> tuple[str, ...]:
 
 def mean_weights(results: Results, forecast: Forecast) -> Array | None:
     """Mean weight of each of CHOP(Air)'s candidates."""
-    records = results.records(condition(*forecast[:3]).name, AIR)
+    records = results.records(forecast.direction.condition(forecast.selection, forecast.lead).name, AIR)
     if not records:
         return None
     sizes = np.array([len(record["hours"]) for record in records], dtype=np.float64)
@@ -102,15 +96,56 @@ def air_figures(results: Results, setting: Setting | None) -> dict[str, Figure]:
     made: dict[str, Figure] = {}
     if carried:
         made = {f"boxes_{direction.name}": boxes(results, direction) for direction in carried}
-        made |= {"leads": by_lead(results, carried), "weights": weights(results, carried)}
+        for number, part in _side_by_side(carried).items():
+            made |= {f"leads{number}": by_lead(results, part), f"weights{number}": weights(results, part)}
     if setting is not None:
         made["stations"] = station_graphs(setting)
-        for direction in carried:
+        for direction in (direction for direction in carried if _there(direction, setting)):
             day = results.typical(Forecast(direction, "random", MAP_LEAD, DUST).name)
             assert day is not None
             source, network = setting.source(direction.region), setting.network(direction.network)
             made[f"maps_{direction.name}"] = one_day(source, network, (day + MAP_LEAD) // 24, direction.label)
     return made
+
+
+def _there(direction: Direction, setting: Setting) -> bool:
+    """Whether network and data are at hand: a folder may hold results of more."""
+    networks = {network.name for network in setting.networks}
+    return direction.network in networks and direction.region in {part.region for part in setting.sources}
+
+
+def _side_by_side(carried: Sequence[Direction]) -> dict[str, Sequence[Direction]]:
+    """Directions as they share figures, by what the names of those end with."""
+    starts = range(0, len(carried), SIDE_BY_SIDE)
+    return {f"_{i + 1}" if i else "": carried[s : s + SIDE_BY_SIDE] for i, s in enumerate(starts)}
+
+
+def air_captions(results: Results) -> dict[str, str]:
+    """What stands under each figure that there may be, in their order."""
+    carried = measured_directions(results, carried=True)
+    parts = _side_by_side(carried)
+
+    def which(part: Sequence[Direction]) -> str:
+        return "" if len(parts) == 1 else f": {', '.join(direction.label for direction in part)}"
+
+    return {
+        "stations": "Stations and their graphs. Only some of the edges are drawn; the networks use all of "
+        "them.",
+        **{
+            f"maps_{d.name}": f"Forecasts of the {shown_name(d.network)} network in {shown_name(d.region)} "
+            "at three times of one day."
+            for d in carried
+        },
+        **{
+            f"boxes_{d.name}": f"{d.label}: errors by lead; percentages are changes of the mean."
+            for d in carried
+        },
+        **{f"leads{end}": f"Mean errors of all methods by lead{which(part)}." for end, part in parts.items()},
+        **{
+            f"weights{end}": f"Mean weights that CHOP(Air) gives to its candidates by lead{which(part)}."
+            for end, part in parts.items()
+        },
+    }
 
 
 def boxes(results: Results, direction: Direction) -> Figure:
@@ -248,7 +283,7 @@ def station_graphs(setting: Setting) -> Figure:
         shown = _dots(ax, places, mean, top)
         share = "all drawn" if step == 1 else f"1 in {step} drawn"
         ax.set_title(
-            f"{REGIONS.get(name, name)}: {len(places.lon)} stations, {edges.shape[1]:,} edges ({share})",
+            f"{shown_name(name)}: {len(places.lon)} stations, {edges.shape[1]:,} edges ({share})",
             fontsize=10,
         )
         _map_frame(ax, places)

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from chop.bench import paper
-from chop.bench.air import HOME_LEADS, REGIONS, SELECTIONS, WRITTEN, Direction, Forecast, forecasts
-from chop.bench.air_figures import AIR_CAPTIONS, air_figures, candidates, mean_weights, measured_directions
+from chop.bench.air import WRITTEN, Forecast, forecasts
+from chop.bench.air_directions import HOME_LEADS, REGIONS, SELECTIONS, Direction
+from chop.bench.air_figures import air_captions, air_figures, candidates, mean_weights, measured_directions
 from chop.bench.air_questions import LEADS, YearSplit
 from chop.bench.methods import AIR, AIR_LABELS, AIR_METHODS, PERSISTENCE, RAW, label_of
 from chop.bench.report import Report
@@ -22,6 +23,7 @@ from chop.problems.air import POLLUTANTS
 from chop.storage.schema import Record
 
 ONE_HOUR = "CHOP(Air) at 1 h is not worse than the better of Raw ICON and persistence"
+PRINTED = "paper: reduction"
 WHERE = ("direction", "examples", "", "lead (h)")
 """Heads of the columns that say which forecast a row is about."""
 
@@ -44,7 +46,7 @@ def _tables(results: Results) -> list[Table]:
 
 
 def measured_forecasts(results: Results) -> list[Forecast]:
-    """Those of the 88 that were measured."""
+    """Those of the paper's 88 that were measured, and those of other networks and regions."""
     return list(forecasts(measured_directions(results)))
 
 
@@ -69,7 +71,7 @@ def _by_selection(results: Results, forecast: Forecast) -> Comparison:
 def air_claims(results: Results) -> list[Claim]:
     """What is claimed of the program and of the networks; where nothing was measured the total is 0."""
     every = measured_forecasts(results)
-    whole = len(every) == len(paper.AIR_QUALITY)
+    whole = {forecast.name for forecast in every} == paper.AIR_QUALITY.keys()
     lower = [_lower(results.reduction(forecast.name, AIR)) for forecast in every]
     similar = [_by_selection(results, f).paired for f in every if f.selection == "similar"]
     frozen = [results.reduction(f.name, RAW, PERSISTENCE) for f in at_home_and_carried(results)]
@@ -106,15 +108,18 @@ def _in_all(text: str, holds: Iterable[bool]) -> Claim:
 
 
 def _main(results: Results, direction: Direction, selection: str) -> Table:
-    """One half of one of the paper's tables."""
+    """One half of one of the paper's tables, or the like of it."""
     rows: Rows = []
-    for forecast in _half(direction, selection):
-        found, published = results.compare(forecast.name, AIR), paper.AIR_QUALITY[forecast.name]
-        printed = [f"{published.raw:.2f}", f"{published.chop:.2f}", f"{published.reduction:.1f} %"]
-        rows.append([*_where(forecast)[2:], *_cells(found), _share(found), *printed])
+    half = _half(direction, selection)
+    beside = _in_the_paper(half)
+    for forecast in half:
+        found, published = results.compare(forecast.name, AIR), paper.AIR_QUALITY.get(forecast.name)
+        printed = [] if published is None else [f"{published.raw:.2f}", f"{published.chop:.2f}"]
+        reduction = _printed(forecast) if beside else []
+        rows.append([*_where(forecast)[2:], *_cells(found), _share(found), *printed, *reduction])
     head = (
-        *WHERE[2:], "n", "Raw ICON", "CHOP(Air)", "reduction", "lower in", "paper: Raw", "paper: CHOP",
-        "paper: reduction",
+        *WHERE[2:], "n", "Raw ICON", "CHOP(Air)", "reduction", "lower in",
+        *(("paper: Raw", "paper: CHOP", PRINTED) if beside else ()),
     )  # fmt: skip
     return Table(f"RMSE, {direction.label}, {selection} examples", "", head, rows)
 
@@ -122,13 +127,27 @@ def _main(results: Results, direction: Direction, selection: str) -> Table:
 def _increases(results: Results) -> Table:
     """Every forecast of which the program does not lower the mean."""
     rows: Rows = []
-    for forecast in measured_forecasts(results):
+    every = measured_forecasts(results)
+    beside = _in_the_paper(every)
+    for forecast in every:
         found = results.compare(forecast.name, AIR)
         if found is not None and found.paired is not None and not found.paired.reduction > 0:
-            printed = f"{paper.AIR_QUALITY[forecast.name].reduction:.1f} %"
-            rows.append([*_where(forecast), *_cells(found), _share(found), printed])
-    head = (*WHERE, "n", "Raw ICON", "CHOP(Air)", "reduction", "lower in", "paper: reduction")
+            printed = _printed(forecast) if beside else []
+            rows.append([*_where(forecast), *_cells(found), _share(found), *printed])
+    last = (PRINTED,) if beside else ()
+    head = (*WHERE, "n", "Raw ICON", "CHOP(Air)", "reduction", "lower in", *last)
     return Table("Every increase", "Conditions in which CHOP(Air) does not lower the mean.", head, rows)
+
+
+def _in_the_paper(every: Iterable[Forecast]) -> bool:
+    """Whether the paper has any of these."""
+    return any(forecast.name in paper.AIR_QUALITY for forecast in every)
+
+
+def _printed(forecast: Forecast) -> list[str]:
+    """The paper's reduction, if it has one."""
+    published = paper.AIR_QUALITY.get(forecast.name)
+    return [MISSING if published is None else f"{published.reduction:.1f} %"]
 
 
 def _first_hour(results: Results) -> Table:
@@ -162,14 +181,23 @@ def _worth_freezing(results: Results) -> Table:
 def _similarity(results: Results) -> Table:
     """What choosing similar examples does to the bare network."""
     rows: Rows = []
-    for forecast in measured_forecasts(results):
+    every = measured_forecasts(results)
+    beside = _in_the_paper(every)
+    for forecast in every:
         if forecast.selection == "similar":
             label, _, *rest = _where(forecast)
-            random, similar = (paper.AIR_QUALITY[forecast._replace(selection=s).name].raw for s in SELECTIONS)
-            printed = f"{100 * (1 - similar / random):.1f} %"
-            rows.append([label, *rest, *_cells(_by_selection(results, forecast)), printed])
-    head = ("direction", "", "lead (h)", "n", "random", "similar", "reduction", "paper: reduction")
+            printed = [_printed_by_selection(forecast)] if beside else []
+            rows.append([label, *rest, *_cells(_by_selection(results, forecast)), *printed])
+    last = (PRINTED,) if beside else ()
+    head = ("direction", "", "lead (h)", "n", "random", "similar", "reduction", *last)
     return Table("Raw ICON with random and with similar examples", "", head, rows)
+
+
+def _printed_by_selection(forecast: Forecast) -> str:
+    """By how much similar examples lower the paper's Raw ICON."""
+    both = [paper.AIR_QUALITY.get(forecast._replace(selection=s).name) for s in SELECTIONS]
+    random, similar = (None if published is None else published.raw for published in both)
+    return MISSING if random is None or similar is None else f"{100 * (1 - similar / random):.1f} %"
 
 
 def _baselines(results: Results, direction: Direction, selection: str) -> Table:
@@ -285,8 +313,9 @@ def _facts(results: Results) -> dict[str, str]:
     store = results.store
 
     def hashes(kind: str) -> str:
-        used = {region: store.used[kind, region] for region in REGIONS if (kind, region) in store.used}
-        return ", ".join(f"{region} (sha256 {found.sha256[:16]})" for region, found in used.items())
+        names = dict.fromkeys((*REGIONS, *(whose for _, whose in store.used)))
+        used = {name: store.used[kind, name] for name in names if (kind, name) in store.used}
+        return ", ".join(f"{name} (sha256 {found.sha256[:16]})" for name, found in used.items())
 
     every = "/".join(str(e) for e in sorted({asked.every for asked in store.asked.values()}))
     split = YearSplit(store.about.year or YearSplit.year).in_words(every)
@@ -331,5 +360,5 @@ AIR_REPORT = Report(
     columns=_columns,
     chosen=_hours,
     figures=air_figures,
-    captions=AIR_CAPTIONS,
+    captions=air_captions,
 )

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chop import metrics
-from chop.bench.air import FORWARD, INDEX, REGIONS, WRITTEN, Remembering, measured
+from chop.bench.air import INDEX, WRITTEN, Remembering, measured
+from chop.bench.air_directions import FORWARD, REGIONS
 from chop.bench.air_questions import RegionSource, YearSplit
 from chop.bench.methods import AIR, PERSISTENCE, RAW
 from chop.core.errors import BenchError, ChopError

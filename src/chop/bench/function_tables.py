@@ -486,6 +486,6 @@ FUNCTION_REPORT = Report(
     columns=_columns,
     chosen=lambda results: {"chosen": results.chosen},
     figures=function_figures,
-    captions=FUNCTION_CAPTIONS,
+    captions=lambda results: FUNCTION_CAPTIONS,
     files=_rollout_csv,
 )

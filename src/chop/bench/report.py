@@ -62,7 +62,7 @@ class Report:
     """What else it holds."""
     figures: Callable[[Results, Setting | None], dict[str, Figure]]
     """By the names of their files; those that need the ``setting`` that was measured only if it is given."""
-    captions: Mapping[str, str]
+    captions: Callable[[Results], Mapping[str, str]]
     """Of the figures, in their order."""
     files: Callable[[Results], dict[str, str]] = lambda results: {}
     """Further files."""
@@ -88,7 +88,7 @@ def write_results(bench: Run, setting: Setting | None) -> list[Path]:
         }
         made = [_write(out / name, text.encode()) for name, text in texts.items()]
         found = report.figures(results, setting)
-        pictures = {name: png(found[name]) for name in report.captions if name in found}
+        pictures = {name: png(found[name]) for name in report.captions(results) if name in found}
         made += [_write(out / "figures" / f"{name}.png", data) for name, data in pictures.items()]
         made.append(_write(out / "report.html", page(report, results, all_facts, pictures).encode()))
     return made
@@ -144,7 +144,8 @@ def page(report: Report, results: Results, facts: Mapping[str, str], pictures: M
     made = _tables(report, results)
     main = [table for table in made if report.is_main(table)]
     rest = [table for table in [*made, report.times(results)] if table not in main]
-    figures = [wide_figure(data, report.captions[name], captioned=True) for name, data in pictures.items()]
+    captions = report.captions(results)
+    figures = [wide_figure(data, captions[name], captioned=True) for name, data in pictures.items()]
     parts = [
         facts_list(facts),
         f"<p>{escape(report.intro, quote=False)}</p>",

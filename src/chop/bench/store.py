@@ -8,7 +8,7 @@ look like is its `LineLayout`. A damaged line is told about and measured again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,8 @@ class Used:
     name: str
     version: str
     """Of the library that used it last."""
+    trained: str | None = None
+    """The region a network was trained in, where there are regions and its name is another."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class LineLayout:
         return next(iter(self.used.values()))
 
 
-_LATER: Shape = {"version": string}
+_LATER: Shape = {"version": string, "trained": string}
 _ASKED: Shape = {"asked": string, "every": safe_int, "hours": list_of(safe_int)}
 
 
@@ -154,7 +156,7 @@ class Store(OwnsLog):
         if self.layout.used_marker in content:
             kind = content[names["kind"]] if "kind" in names else "network"
             version = content.get("version", self.about.version)
-            used = Used(content[names["sha256"]], content[names["name"]], version)
+            used = Used(content[names["sha256"]], content[names["name"]], version, content.get("trained"))
             self.used[kind, content[names["whose"]]] = used
         elif self.layout.dated and "asked" in content:
             self.asked[content["asked"]] = Asked(content["every"], tuple(content["hours"]))
@@ -177,7 +179,7 @@ class Store(OwnsLog):
         """Of the library that wrote here, the first one first."""
         return tuple(dict.fromkeys((self.about.version, *(used.version for used in self.used.values()))))
 
-    def use(self, kind: str, whose: str, sha256: str, name: str) -> None:
+    def use(self, kind: str, whose: str, sha256: str, name: str, trained: str | None = None) -> None:
         """Note what answers or is asked about, and which version writes; it must be what was used before."""
         known = self.used.get((kind, whose))
         if known is not None and known.sha256 != sha256:
@@ -185,14 +187,16 @@ class Store(OwnsLog):
                 f"{self.folder} holds results of another {kind} of {whose} ({known.name}, sha256 "
                 f"{known.sha256[:12]}); {name} is {sha256[:12]}: use another folder"
             )
-        if self._writer is None or (known is not None and known.version == self._writer):
+        wanted = None if self._writer is None else Used(sha256, name, self._writer, trained)
+        if wanted is None or (known is not None and replace(known, name=name) == wanted):
             return
         values = {"kind": kind, "whose": whose, "sha256": sha256, "name": name}
         line = {written: values[field] for field, written in self.layout.used.items()}
         # A later version says so here: lines of results stay as they were, and readable by the first.
         later = {} if self._writer == self.about.version else {"version": self._writer}
-        self._log.append([{**line, **later}])
-        self.used[kind, whose] = Used(sha256, name, self._writer)
+        elsewhere = {} if trained is None else {"trained": trained}
+        self._log.append([{**line, **later, **elsewhere}])
+        self.used[kind, whose] = wanted
 
     def ask(self, region: str, every: int, hours: tuple[int, ...]) -> None:
         """Note which questions are asked of a region."""

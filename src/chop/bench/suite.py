@@ -99,6 +99,8 @@ class Network:
     name: str
     path: str
     sha256: str
+    trained: str | None = None
+    """The region it was trained in, where there are regions and its name is another."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ class Setting:
         """Networks and data must be those that a folder's results are of."""
         for network in self.networks:
             _loaded(network, self.device)  # a device that is not there is said here, not by every worker
-            store.use("network", network.name, network.sha256, Path(network.path).name)
+            name = Path(network.path).name
+            store.use("network", network.name, network.sha256, name, network.trained)
         for source in self.sources:
             store.use("data", source.region, source.digest, f"dataset_{source.region}.nc")
 

@@ -47,7 +47,13 @@ Double = Annotated[bool, typer.Option("--float64", help="Store double precision.
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
-@data_app.command(epilog=examples("chop data air --world invented", "chop data air --fetch folder"))
+@data_app.command(
+    epilog=examples(
+        "chop data air --world invented",
+        "chop data air --world invented --names north south",
+        "chop data air --fetch folder",
+    )
+)
 def air(
     fetch: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Download KnowAir-V2 (Zenodo 15614907) into a folder.")
@@ -58,6 +64,10 @@ def air(
     hours: Annotated[int | None, typer.Option(min=48, help="Length of the invented record.")] = None,
     stations: Annotated[
         tuple[int, int] | None, typer.Option(help="Stations of the two invented regions.")
+    ] = None,
+    names: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Names of the two invented regions; bthsa and yrd if left out."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same world.")] = 0,
     weather: Annotated[bool, typer.Option(help="Invent weather too.")] = True,
@@ -70,10 +80,11 @@ def air(
         _fetch(fetch)
         return
     assert world is not None
-    from chop.problems.air.synthetic_regions import HOURS, STATIONS, make_world
+    from chop.problems.air.synthetic_regions import HOURS, NAMES, STATIONS, make_world
 
-    make_world(world, hours or HOURS, stations or STATIONS, seed, weather, overwrite=force)
-    typer.echo(f"{world}: two invented regions, bthsa and yrd")
+    called = names or NAMES
+    make_world(world, hours or HOURS, stations or STATIONS, seed, weather, overwrite=force, names=called)
+    typer.echo(f"{world}: two invented regions, {' and '.join(called)}")
 
 
 @data_app.command(

@@ -69,7 +69,7 @@ _add_command(
 
 @train_app.command("air", epilog=examples("chop train air --region bthsa --data folder --minutes 60"))
 def air(
-    region: Annotated[str, typer.Option(help="The region to learn, such as bthsa or yrd.")],
+    region: Annotated[str, typer.Option(help="The region to learn: the REGION of dataset_REGION.nc.")],
     data: Annotated[
         Path, typer.Option(help="Folder with dataset_REGION.nc and stations_REGION.csv (chop data air).")
     ],
@@ -85,6 +85,11 @@ def air(
     stations: Annotated[int, typer.Option(min=1, help="Stations in one step, drawn anew each time.")] = 96,
 ) -> None:  # fmt: skip
     """Air quality: hourly observations of one region's stations, leads of 1 to 24 h."""
+    from chop.problems.air.dataset import check_region_name, locate
+
+    with _errors_as_sentences():  # before a folder of that name is made
+        check_region_name(region)
+        locate(data, region)
     settings = {
         "folder": str(data), "region": region, "period": list(period),
         "channels": [name.strip() for name in channels.split(",")], "stations": stations,

@@ -64,7 +64,8 @@ def draw_curve(folders: Sequence[str | Path], picture: str | Path, title: str = 
         axis.set_major_formatter(FormatStrFormatter("%g"))
         axis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, which="both", alpha=0.3)
-    axes.legend()
+    if axes.lines:  # a record too short to keep weeks back from has none
+        axes.legend()
     picture = Path(picture)
     make_folder(picture.parent, ChopError)
     with atomic_path(picture, ChopError, overwrite=True) as partial:

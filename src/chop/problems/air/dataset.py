@@ -8,6 +8,7 @@ there the table counts, as in KnowAir-V2.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import xarray
 
 DIMS = ("time", "station")
+REGION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+"""What files, folders and figures can be called everywhere."""
 HOUR = np.timedelta64(1, "h")
 
 
@@ -67,13 +70,15 @@ def _checked(
 def locate(path: Path, name: str | None) -> tuple[Path, str]:
     """The data file and the region's name, from a folder and a name or from the file alone."""
     if path.is_dir():
+        there = regions_in(path)
         if name is None:
-            found = sorted(file.stem.removeprefix("dataset_") for file in path.glob("dataset_*.nc"))
             raise DataError(
                 f"{path} is a folder: say which region is meant"
-                + (f" ({', '.join(found)})" if found else ", though it holds no dataset_<region>.nc")
+                + (f" ({', '.join(there)})" if there else ", though it holds no dataset_<region>.nc")
             )
-        path, region = path / f"dataset_{name}.nc", name
+        folder, path, region = path, path / f"dataset_{name}.nc", name
+        if there and not path.is_file():
+            raise DataError(f"{folder} has no region {name!r}: it has {', '.join(there)}")
     else:
         region = path.stem.removeprefix("dataset_") if name is None else name
     if not path.is_file():
@@ -82,6 +87,20 @@ def locate(path: Path, name: str | None) -> tuple[Path, str]:
             "'chop data air --world DIR' invents some"
         )
     return path, region
+
+
+def regions_in(folder: Path) -> tuple[str, ...]:
+    """The regions whose data set lies in a folder, in order."""
+    return tuple(sorted(file.stem.removeprefix("dataset_") for file in folder.glob("dataset_*.nc")))
+
+
+def check_region_name(name: str) -> None:
+    """A region's name becomes part of the names of files."""
+    if not REGION_NAME.fullmatch(name):
+        raise DataError(
+            f"a region cannot be called {name!r}: letters, digits, '_', '.' and '-' make its name, "
+            "a letter or digit begins it, and 64 are the most"
+        )
 
 
 def read_stations(table: Path) -> dict[str, tuple[float, float]]:

@@ -13,7 +13,7 @@ may be shown (their target hour must be usable, inside the period, and before th
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 
 from chop.core.errors import DataError, ProblemError
 from chop.numerics import Array
+from chop.numerics.nearest import BestRows, Exact
 from chop.problems.air.history import History, Period
 from chop.problems.air.windows import WINDOW, usable_windows
 from chop.runs.fingerprint import canonical_json, feed_bytes, quick_digest
@@ -32,6 +33,7 @@ _FORMAT = 1
 _TOLERANCE = 2e-6  # more than single precision can be off by in a cosine
 _HOURS_AT_A_TIME = 512
 _EXAMPLES_AT_A_TIME = 1024
+_WINDOWS_AT_A_TIME = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +97,50 @@ def most_similar(history: History, allowed: Array, asked: Array, kept: int) -> t
     for rows in _blocks(asked):
         scores = _products(frames, asked[rows], first, stop)
         scores /= size[first:stop].astype(np.float32)
+        scores /= size[asked[rows], None].astype(np.float32)
         scores[:, ~allowed[first:stop]] = -np.inf
-        for score, row in zip(scores, range(rows.start, rows.stop), strict=True):
-            query = int(asked[row])
-            doubt = np.float32(_TOLERANCE * size[query])
-            least = np.partition(score, len(score) - best)[-best]
-            near = np.flatnonzero(score >= least - doubt)
-            found, cosine = _settled(frames, size, query, near + first, score[near] / size[query])
-            ends[row, :best], cosines[row, :best] = found[:best], cosine[:best]
+        found = BestRows(len(scores), best, _cosines(frames, size, asked[rows]))
+        found.offer(first, scores, _tolerance)
+        ends[rows, :best], cosines[rows, :best] = found.found()
     return ends, cosines
+
+
+def similar_to_windows(
+    history: History, windows: Array, ends: Array, kept: int, hide: Callable[[Array, slice], None]
+) -> Array:
+    """The best ``kept`` of the windows ending at ``ends`` ``(N,)`` for others ``(Q, 24, S, C)``: places.
+
+    ``hide`` writes -inf into the scores ``(q, N)`` of some queries where a window may not be shown. The
+    similarity is that of `most_similar`; the queries need not be windows of the record.
+    """
+    frames = _frames(history)
+    size = _window_norms(frames)[ends]
+    asked = np.stack([_as_frames(history, window) for window in windows])
+    norms = np.sqrt(np.square(asked.astype(np.float64)).sum(axis=(1, 2)))
+    norms = np.where(norms > 0, norms, 1.0)
+
+    def exact(query: Array, place: Array) -> Array:
+        found = np.empty(len(place))
+        for i, (own, at) in enumerate(zip(query, place, strict=True)):
+            other = frames[ends[at] - WINDOW + 1 : ends[at] + 1].astype(np.float64)
+            found[i] = np.vdot(asked[own].astype(np.float64), other) / (norms[own] * size[at])
+        return found
+
+    best = BestRows(len(asked), kept, exact)
+    for start in range(0, len(asked), _WINDOWS_AT_A_TIME):
+        some = slice(start, start + _WINDOWS_AT_A_TIME)
+        products = asked[some].reshape(-1, frames.shape[1]) @ frames.T
+        products = products.reshape(-1, WINDOW, len(frames))
+        scores = sum(products[:, hour, ends - (WINDOW - 1) + hour] for hour in range(WINDOW))
+        scores = np.asarray(scores / (size.astype(np.float32) * norms[some, None].astype(np.float32)))
+        hide(scores, some)
+        best.offer(0, scores, _tolerance, start)
+    return best.found()[0]
+
+
+def _tolerance(query: Array, window: Array) -> Array:
+    """How far cosines in single precision may be off, for all alike."""
+    return np.full(np.broadcast(query, window).shape, _TOLERANCE)
 
 
 def _products(frames: Array, asked: Array, first: int, stop: int) -> Array:
@@ -134,35 +171,37 @@ def _products(frames: Array, asked: Array, first: int, stop: int) -> Array:
     return products
 
 
-def _settled(frames: Array, size: Array, query: int, ends: Array, cosine: Array) -> tuple[Array, Array]:
-    """Windows from the most to the least similar; close ones are compared in double precision."""
-    order = np.argsort(-cosine, kind="stable")
-    ends, cosine = ends[order], cosine[order].astype(np.float64)
-    close = cosine[:-1] - cosine[1:] <= _TOLERANCE
-    if not close.any():
-        return ends, cosine
-    doubtful = np.zeros(len(ends), dtype=bool)
-    doubtful[:-1] |= close
-    doubtful[1:] |= close
-    own = frames[query - WINDOW + 1 : query + 1].astype(np.float64)
-    for i in np.flatnonzero(doubtful):  # one way of adding up for all, so that equal windows tie exactly
-        other = frames[ends[i] - WINDOW + 1 : ends[i] + 1].astype(np.float64)
-        cosine[i] = np.vdot(own, other) / (size[query] * size[ends[i]])
-    order = np.lexsort((ends, -cosine))
-    return ends[order], cosine[order]
+def _cosines(frames: Array, size: Array, asked: Array) -> Exact:
+    """Cosines in double precision of the windows of some questions, by their numbers, and others."""
+
+    def exact(query: Array, ends: Array) -> Array:
+        found = np.empty(len(ends))
+        for i, (end, other_end) in enumerate(zip(asked[query], ends, strict=True)):
+            # One way of adding up for all, so that equal windows tie exactly.
+            own = frames[end - WINDOW + 1 : end + 1].astype(np.float64)
+            other = frames[other_end - WINDOW + 1 : other_end + 1].astype(np.float64)
+            found[i] = np.vdot(own, other) / (size[end] * size[other_end])
+        return found
+
+    return exact
 
 
 def _frames(history: History) -> Array:
-    """Rows ``(T, P)`` whose inner products are those of whole frames.
+    """Rows ``(T, P)`` whose inner products are those of whole frames."""
+    return _as_frames(history, history.values)
+
+
+def _as_frames(history: History, values: Array) -> Array:
+    """The same of any hours ``(T, S, C)`` with the channels of a history.
 
     The hour is the same at all S stations: one column, sqrt(S) times as long, stands for S.
     """
-    hours, stations, _ = history.values.shape
+    hours, stations, _ = values.shape
     measured = [i for i, name in enumerate(history.region.channels) if name != "hour"]
-    parts = [history.values[:, :, measured].reshape(hours, -1)]
+    parts = [values[:, :, measured].reshape(hours, -1)]
     if "hour" in history.region.channels:
         clock = history.region.channel("hour")
-        parts.append(history.values[:, :1, clock] * np.float32(np.sqrt(stations)))
+        parts.append(values[:, :1, clock] * np.float32(np.sqrt(stations)))
     return np.concatenate(parts, axis=1)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from chop.core.errors import DataError
 from chop.numerics import Array
-from chop.problems.air.dataset import station_dataset
+from chop.problems.air.dataset import check_region_name, station_dataset
 from chop.problems.random_streams import random_stream
 from chop.storage.atomic import atomic_path, write_text
 
@@ -60,6 +60,9 @@ _PLANS = (
 )
 
 
+NAMES = (_PLANS[0].name, _PLANS[1].name)
+
+
 @dataclass(frozen=True, eq=False)
 class _Places:
     """Cities ``(K,)`` and stations ``(S,)``: lon and lat in degrees from the centre, ``(., 2)``."""
@@ -91,10 +94,11 @@ def make_world(
     weather: bool = True,
     start: str = FIRST_HOUR,
     overwrite: bool = False,
+    names: tuple[str, str] = NAMES,
 ) -> Path:
     """Write ``dataset_<region>.nc`` and ``stations_<region>.csv`` of two regions into a folder.
 
-    The regions are called as the real ones, so that everything runs on either.
+    The regions are called as the real ones, so that everything runs on either, or as ``names`` says.
 
     Args:
         hours: of the record, 48 or more
@@ -103,19 +107,24 @@ def make_world(
         weather: whether there are the variables of KnowAir-V2 beside PM2.5, O3 and NO2
         start: the first hour
         overwrite: replace files that are there
+        names: of the two regions; what is in the files does not depend on them
     """
     if hours < 48 or len(stations) != 2 or min(stations) < 1:
         raise DataError(f"a world needs 48 hours or more and two counts of stations, not {hours}, {stations}")
+    for name in names:
+        check_region_name(name)
+    if len(names) != 2 or names[0] == names[1]:
+        raise DataError(f"a world has two regions of different names, not {' and '.join(names)}")
     folder = Path(folder)
-    files = [folder / f"{kind}_{plan.name}.{end}" for plan in _PLANS for kind, end in _FILES]
+    files = [folder / f"{kind}_{name}.{end}" for name in names for kind, end in _FILES]
     there = [file.name for file in files if file.exists()]
     if there and not overwrite:
         raise DataError(f"{folder} holds {', '.join(there)} already; choose another, or ask to overwrite")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for region, (plan, count) in enumerate(zip(_PLANS, stations, strict=True)):
+        for region, (name, count) in enumerate(zip(names, stations, strict=True)):
             data, places = synthetic_region(region, hours, count, seed, weather, start)
-            _write(folder, plan, data, places)
+            _write(folder, name, data, places)
     except OSError as error:
         raise DataError(f"cannot write the invented data into {folder}: {error}") from None
     return folder
@@ -272,7 +281,7 @@ def _at_stations(stream: np.random.Generator, sky: _Weather, stations: int) -> d
     }
 
 
-def _write(folder: Path, plan: _Plan, data: xarray.Dataset, places: _Places) -> None:
+def _write(folder: Path, name: str, data: xarray.Dataset, places: _Places) -> None:
     packed = {"zlib": True, "complevel": 1}
     listed = io.StringIO(newline="")
     table = csv.writer(listed)
@@ -280,6 +289,6 @@ def _write(folder: Path, plan: _Plan, data: xarray.Dataset, places: _Places) -> 
     for i, station in enumerate(data["station"].values):
         where = (f"{data[axis].values[i]:.4f}" for axis in ("lon", "lat"))
         table.writerow([station, f"Station {i + 1}", f"City {places.city[i] + 1}", *where])
-    write_text(folder / f"stations_{plan.name}.csv", listed.getvalue(), DataError, overwrite=True)
-    with atomic_path(folder / f"dataset_{plan.name}.nc", DataError, overwrite=True) as partial:
-        data.to_netcdf(partial, engine="h5netcdf", encoding={str(name): packed for name in data.data_vars})
+    write_text(folder / f"stations_{name}.csv", listed.getvalue(), DataError, overwrite=True)
+    with atomic_path(folder / f"dataset_{name}.nc", DataError, overwrite=True) as partial:
+        data.to_netcdf(partial, engine="h5netcdf", encoding={str(part): packed for part in data.data_vars})
