@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,3 +49,22 @@ def smallest_quadratic(matrices: Tensor, least: Tensor | float = LEAST_EIGENVALU
         weights = torch.where(active, moved, weights)
         active = active & (change > TOLERANCE)
     return weights.reshape(matrices.shape[:-1])
+
+
+def exact_smallest_quadratic(matrix: Tensor) -> Tensor:
+    """argmin of a'Ma over the simplex for one matrix ``(K, K)``, exact, on the CPU.
+
+    The same as non-negative least squares of |L a|² + (1'a - 1)² for M = L'L, divided by its sum: along each
+    direction the best length leaves v / (1 + v) of v = a'Ma, which grows with v.
+    """
+    from scipy.optimize import nnls
+
+    symmetric = matrix.detach().double().cpu().numpy()
+    size = np.trace(symmetric) / len(symmetric)
+    values, vectors = np.linalg.eigh(symmetric / (size if size > 0 else 1.0))
+    root = np.sqrt(np.maximum(values, 1e-14))[:, None] * vectors.T
+    rows = np.concatenate([root, np.ones((1, len(root)))])
+    target = np.zeros(len(rows))
+    target[-1] = 1.0
+    found, _ = nnls(rows, target)
+    return torch.from_numpy(found / found.sum())
