@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import chop
 from chop.core.errors import ParseError, ProgramError
+from chop.core.independence import averaged_together
 from chop.core.metrics import rel_l2
 from chop.core.text import parse
 from chop.operators import auto, finite, icon, mean_output
 from chop.operators.evidence import cautious_weights
-from chop.operators.independence import averaged_together
 from chop.problems import conservation, mfc
 from chop.testing import make_prompt, toy_model
 

@@ -114,3 +114,36 @@ def test_what_is_not_finite_has_no_weight():
 def test_it_needs_two_examples():
     with pytest.raises(ProgramError, match="weigh holds out one example at a time and needs at least 2"):
         weigh(icon, mean_output).run(toy_model, make_prompt(1, examples=1))
+
+
+def test_a_prior_is_multiplied_by_the_evidence():
+    prompt = make_prompt(2, channels=(2, 2))
+    prior = (0.5, 0.0, 0.3, 0.2)
+
+    def shares(program):
+        return program.run(toy_model, prompt).trace.root.notes["weights"].numpy()
+
+    none, first = weigh(*CANDIDATES, trust=1.5), weigh(*CANDIDATES, trust=1.5, prior=prior)
+    expected = shares(none) * np.array(prior)
+    np.testing.assert_allclose(shares(first), expected / expected.sum(axis=-1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(shares(weigh(*CANDIDATES, trust=0.0, prior=prior)), [prior, prior], rtol=1e-6)
+    alike = weigh(*CANDIDATES, trust=1.5, prior=(2, 2, 2, 2))
+    np.testing.assert_allclose(shares(alike), shares(none), rtol=1e-6)
+    by_channel = weigh(*CANDIDATES, trust=0.0, prior=(1, 0, 0, 1, 1, 0, 0, 1))
+    np.testing.assert_allclose(shares(by_channel), [[0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5]], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("prior", "words"), [((1.0, 2.0), "needs 4 weights or 8, not 2"), ((0, 0, 0, 0), "not all be 0")]
+)
+def test_priors_that_fit_nothing(prior, words):
+    with pytest.raises(ProgramError, match=words):
+        weigh(*CANDIDATES, prior=prior).run(toy_model, make_prompt(2, channels=(2, 2)))
+
+
+def test_where_nothing_was_observed_the_prior_stays():
+    prompt = make_prompt(2, masked=True)
+    hidden = prompt.outputs.mask & False
+    blind = prompt.mapped(outputs=type(prompt.outputs)(prompt.outputs.coords, prompt.outputs.values, hidden))
+    notes = weigh(*CANDIDATES, prior=(1, 1, 2, 0)).run(toy_model, blind).trace.root.notes
+    np.testing.assert_allclose(notes["weights"].numpy()[0], [0.25, 0.25, 0.5, 0], atol=1e-6)

@@ -316,7 +316,7 @@ def test_validators_show_candidates_and_held_out_answers():
     trace = traced("select(correct(rescale | icon), icon)", bump())
     panels, _ = panels_of(trace, 0)
     pens = {panel.heading: [c.pen for view in panel.views for c in view.curves] for panel in panels}
-    assert pens["1. select"] == ["given", "candidate", "candidate", "answer"]
+    assert pens["1. select"] == ["given", "band", "candidate", "candidate", "answer"]
     held_out = next(panel for panel in panels if "held out" in panel.heading)
     assert pens[held_out.heading] == ["observed"] * 4 + ["held out"] * 4
     np.testing.assert_array_equal(

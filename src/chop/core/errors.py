@@ -112,3 +112,9 @@ class EvolutionError(ChopError):
 
 class FileError(ChopError):
     """A file cannot be read as questions, or answers cannot be written."""
+
+
+class BankError(ChopError):
+    """A bank of pairs cannot be read, added to or asked as wished."""
+
+    __module__ = "chop"

@@ -55,13 +55,14 @@ def prompt_from_arrays(
     mask: Any = None,
     times: Any = None,
     graph: Any = None,
+    batch: int | None = None,
 ) -> Prompt:
-    """What `Prompt.from_arrays` does."""
+    """What `Prompt.from_arrays` does; ``batch``: how many axes of questions there are, where known."""
     stated = _axes(axes)
     parts = dict(zip(PARTS, (inputs, outputs, query), strict=True))
     labels = LabelledArrays.of(**parts) if all(map(is_labelled, parts.values())) else None
     if labels is not None:
-        parts = labels.arrays
+        parts, batch = labels.arrays, labels.batch
         if coords is None:
             coords = labels.coordinates("inputs")
             out_coords = labels.coordinates("outputs") if out_coords is None else out_coords
@@ -70,7 +71,7 @@ def prompt_from_arrays(
     given = _points(coords, "coords")
     answers = given if out_coords is None else _points(out_coords, "out_coords")
     rank = len(given.shape) if given else len(stated or (None,))
-    reading = _reading(shapes, rank, given, answers, bool(given or stated), labels)
+    reading = _reading(shapes, rank, given, answers, bool(given or stated), batch)
     like = functions["query"].values
     here = given or _evenly(shapes["query"][reading.batch : reading.batch + rank], stated)
     there = answers or here
@@ -255,15 +256,13 @@ def _reading(
     here: Points | None,
     there: Points | None,
     certain: bool,
-    labels: LabelledArrays | None,
+    batch: int | None,
 ) -> Reading:
     """The one way to read the shapes.
 
-    ``certain`` if somebody said how many coordinates there are, ``labels`` say how many axes of questions.
+    ``certain`` if somebody said how many coordinates there are, ``batch`` how many axes of questions.
     """
-    found = [
-        way for way in _readings(shapes, rank, here, there) if labels is None or labels.batch == way.batch
-    ]
+    found = [way for way in _readings(shapes, rank, here, there) if batch is None or batch == way.batch]
     told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     if not found:
         raise PromptError(_unreadable(told, shapes, here, there))

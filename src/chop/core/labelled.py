@@ -101,6 +101,9 @@ def result_as_xarray(result: Result) -> xarray.DataArray:
         import xarray
     except ModuleNotFoundError:
         raise ChopError("to_xarray needs xarray: pip install 'chain-of-operators[air]'") from None
+    from chop.core.bands import can_be_told
+    from chop.core.trace import SHOWN_LEVEL
+
     prompt = result.prompt
     axes = [axis.name for axis in prompt.axes or ()]
     batch = _batch_names(len(prompt.batch))
@@ -119,8 +122,18 @@ def result_as_xarray(result: Result) -> xarray.DataArray:
     coords["rejected"] = (batch, _array(result.rejected))
     if result.error is not None:
         coords["error"] = (batch, _array(result.error))
-    values = result.numpy().reshape(*prompt.batch, *shape, *[prompt.outputs.channels] * len(channels))
-    return xarray.DataArray(values, coords, [*batch, *dims, *channels], name="answer")
+    sizes = (*prompt.batch, *shape, *[prompt.outputs.channels] * len(channels))
+    names = [*batch, *dims, *channels]
+    if can_be_told(result.answered, result.scores, SHOWN_LEVEL):
+        band = result.band(SHOWN_LEVEL)
+        for name, bound in (("lower", band.lower), ("upper", band.upper)):
+            coords[name] = (names, _array(_for_numpy(bound)).reshape(sizes))
+    return xarray.DataArray(result.numpy().reshape(sizes), coords, names, name="answer")
+
+
+def _for_numpy(values: Tensor) -> Tensor:
+    """numpy has no bfloat16."""
+    return values.float() if values.dtype == torch.bfloat16 else values
 
 
 def _batch_names(count: int) -> list[str]:

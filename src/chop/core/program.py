@@ -23,6 +23,7 @@ from chop.core.model import MAX_BYTES, FrozenModel
 from chop.core.parameters import Operator, Role, subprogram
 from chop.core.prompt import Prompt
 from chop.core.running import BoundProgram, Result, RunOptions, run_program
+from chop.core.spread import Spread
 from chop.core.tasks import Answer, Call, Fit, HeldOut, HeldOutPrompts, Request, Steps
 from chop.core.trace import Note, StageKind
 from chop.core.words import outcome_facts, representation, short_text
@@ -44,6 +45,8 @@ class Outcome:
     notes: Notes = field(default_factory=dict)
     built: tuple[Program, ...] | None = None
     """Of a program that decides by itself: the fixed one that it came to for each query of the batch."""
+    spread: Spread | None = None
+    """Of a mixture with held-out answers: how far its candidates lie from it, here and at the examples."""
 
     def __repr__(self) -> str:
         return representation("Outcome", outcome_facts(self.values, self.held_out, self.notes))
@@ -178,6 +181,9 @@ class Program(_Pipes, Operator):
         require_values(operator, outcome.values, prompt.answer_shape, prompt)
         if self.reports_held_out:
             require_values(operator, outcome.held_out, prompt.outputs.values.shape, prompt)
+        if outcome.spread is not None:
+            require_values(operator, outcome.spread.values, prompt.answer_shape, prompt)
+            require_values(operator, outcome.spread.held_out, prompt.outputs.values.shape, prompt)
         return outcome
 
     @abstractmethod
@@ -394,9 +400,14 @@ class Wrapped(Program):
     def plan(self, prompt: Prompt) -> Steps:
         (frame,) = yield [Fit(self.transform, prompt)]
         (outcome,) = yield [Answer(self.inner, frame.prompt)]
-        held_out = frame.back_held_out(outcome.held_out) if self.reports_held_out else None
+        held_out, spread = None, None
+        if self.reports_held_out:
+            held_out = frame.back_held_out(outcome.held_out)
+            spread = outcome.spread and outcome.spread.mapped(
+                frame.back, frame.back_held_out, outcome.values, outcome.held_out
+            )
         built = outcome.built and tuple(Wrapped(self.transform, inner) for inner in outcome.built)
-        return Outcome(frame.back(outcome.values), held_out, frame.notes, built)
+        return Outcome(frame.back(outcome.values), held_out, frame.notes, built, spread)
 
     def for_forecast(self, steps: int) -> Program:
         return replace(self, inner=self.inner.for_forecast(steps))
@@ -438,7 +449,7 @@ class Projected(Program):
         built = outcome.built and tuple(
             Projected(inner, projection=self.projection) for inner in outcome.built
         )
-        return Outcome(values, held_out, notes, built)
+        return Outcome(values, held_out, notes, built, outcome.spread if self.reports_held_out else None)
 
     def for_forecast(self, steps: int) -> Program:
         return replace(self, inner=self.inner.for_forecast(steps))

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor
 
+from chop.core.bands import Band, ConformalScores, band_of, can_be_told, half_width_text
 from chop.core.deprecated import renamed
+from chop.core.error_scale import AnsweredPrompt
 from chop.core.errors import ProgramError
 from chop.core.model import MAX_BYTES, Caller, FrozenModel
 from chop.core.prompt import Field, Prompt
+from chop.core.spread import Spread
 from chop.core.tasks import Answer, HeldOut, Request, schedule
-from chop.core.trace import Trace
+from chop.core.trace import SHOWN_LEVEL, Trace
 from chop.core.trace_builder import Stages
+from chop.core.trust import Trust, trust_in
 from chop.core.units import binary_unit, in_units
-from chop.core.words import cost_facts, outcome_facts, representation, short_text
+from chop.core.words import Facts, cost_facts, outcome_facts, representation, short_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
     from chop.core.program import Outcome, Program
 
 __getattr__ = renamed(__name__, {"run": "run_program"})
+
+_BANDS_SHOWN = 64
+"""Largest batch of which a representation tells the band."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +57,10 @@ class Result:
     programs: tuple[Program, ...]
     """The fixed program behind each answer of the batch: what was run, or what it built by itself."""
     _trace: Trace | None
+    spread: Spread | None = None
+    """How far the candidates of a mixture lie from it, here and at the examples, where there are some."""
+    scores: ConformalScores | None = None
+    """What calibration questions say of the program's errors, where it was calibrated."""
 
     @property
     def program(self) -> str:
@@ -73,6 +84,28 @@ class Result:
             raise ProgramError("this run kept no trace; leave trace=False out to have one")
         return self._trace
 
+    @property
+    def answered(self) -> AnsweredPrompt:
+        """The answer with what there is to judge it by."""
+        return AnsweredPrompt(self.prompt, self.values, self.rejected, self.held_out, self.spread)
+
+    def band(self, level: float = 0.9, simultaneous: bool = False) -> Band:
+        """Where the truth should lie: ``level`` of it on average, or with ``simultaneous`` all of an answer.
+
+        From the errors at the examples, which needs a program that reports them or ``validate=True``; after
+        `calibrated` from those at calibration questions.
+        """
+        return band_of(self.answered, level, simultaneous, self.scores)
+
+    def trust(self, tolerance: float = 0.1) -> Trust:
+        """The probability that the relative L2 error is at most ``tolerance``, and what speaks against it."""
+        return trust_in(self.answered, tolerance, self.scores)
+
+    def calibrated(self, scores: ConformalScores) -> Result:
+        """The same answer, whose band and trust come from calibration questions."""
+        trace = self._trace and replace(self._trace, scores=scores)
+        return replace(self, scores=scores, _trace=trace)
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """The answer as a numpy array ``(..., m, c)``."""
         # numpy has no bfloat16
@@ -85,14 +118,23 @@ class Result:
 
         Dimensions are those of the batch (``question``), then the axes of the grid with their coordinates, or
         ``point`` where the answer's points are no grid, then ``channel`` if there are several. ``rejected``
-        and, where it is known, the in-context ``error`` go along as coordinates.
+        and, where they are known, the in-context ``error`` and the bounds ``lower`` and ``upper`` of the 90 %
+        band go along as coordinates.
         """
         from chop.core.labelled import result_as_xarray
 
         return result_as_xarray(self)
 
     def __repr__(self) -> str:
-        return representation("Result", {**outcome_facts(self.values, self.held_out, {}), **cost_facts(self)})
+        facts = outcome_facts(self.values, self.held_out, {})
+        return representation("Result", {**facts, **self._band_facts(), **cost_facts(self)})
+
+    def _band_facts(self) -> Facts:
+        """How wide the band is, of batches for which that is quickly told."""
+        few = self.prompt.batch.numel() <= _BANDS_SHOWN
+        if not few or not can_be_told(self.answered, self.scores, SHOWN_LEVEL):
+            return {}
+        return {"band": half_width_text(self.band(SHOWN_LEVEL))}
 
     def _repr_html_(self) -> str:
         from chop.pictures.notebook import result_html
@@ -194,7 +236,8 @@ def run_program(
     trace = None
     if keep_trace:
         stage = Stages(record, prompt.batch)(answer)
-        trace = Trace(str(root), stage, caller.evaluations, len(record.rounds), error, rejected)
+        answered = AnsweredPrompt(prompt, outcome.values, rejected, held_out, outcome.spread)
+        trace = Trace(str(root), stage, caller.evaluations, len(record.rounds), error, rejected, answered)
     # Copies made outside inference mode are ordinary tensors, which autograd accepts.
     return Result(
         values=outcome.values.clone(),
@@ -206,6 +249,7 @@ def run_program(
         prompt=prompt,
         programs=outcome.built or (root,) * prompt.batch.numel(),
         _trace=trace,
+        spread=outcome.spread and Spread(*(part.clone() for part in outcome.spread)),
     )
 
 

@@ -10,8 +10,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from chop.core.bands import Band, ConformalScores, band_of, can_be_told, half_width_text
+from chop.core.error_scale import AnsweredPrompt
 from chop.core.errors import ChopError
 from chop.core.prompt import Prompt
+from chop.core.trust import Trust, trust_in
 from chop.core.words import (
     axes_text,
     cost,
@@ -23,6 +26,9 @@ from chop.core.words import (
     sizes_text,
     span,
 )
+
+SHOWN_LEVEL, SHOWN_TOLERANCE = 0.9, 0.1
+"""Of the band and the trust that are told of a run."""
 
 StageKind = Literal["leaf", "transform", "projection", "validator", "mixture", "held_out"]
 Moment = Literal["enter", "leave", "answer", "again"]
@@ -120,6 +126,10 @@ class Trace:
     rounds: int
     error: Tensor | None = None
     rejected: Tensor | None = None
+    answered: AnsweredPrompt | None = None
+    """What its band and trust are told by."""
+    scores: ConformalScores | None = None
+    """What calibration questions say of the program's errors, where it was calibrated."""
 
     def __repr__(self) -> str:
         return representation(
@@ -195,10 +205,37 @@ class Trace:
             lines.append(
                 f"error    {number_text(self.at_query(self.error, query))} (in-context, mean squared)"
             )
+        lines += [f"{name:8s} {said}" for name, said in self.judgement(query).items()]
         if self.rejected is not None and bool(self.at_query(self.rejected, query)):
             lines.append("rejected the answer is not finite: do not use it")
         lines.append(f"cost     {cost(self.calls, self.rounds)}")
         return "\n".join(lines)
+
+    def band(self, query: int = 0, level: float = SHOWN_LEVEL) -> Band | None:
+        """The band around the answer to one query; None where there is nothing to tell it by."""
+        asked = self._judged(query)
+        return None if asked is None else band_of(asked, level, False, self.scores)
+
+    def trust(self, query: int = 0, tolerance: float = SHOWN_TOLERANCE) -> Trust | None:
+        """How far one answer can be trusted; None where there is nothing to tell it by."""
+        asked = self._judged(query)
+        return None if asked is None else trust_in(asked, tolerance, self.scores)
+
+    def _judged(self, query: int) -> AnsweredPrompt | None:
+        """One answer, if something is known of its error."""
+        self.check_query(query)
+        if self.answered is None:
+            return None
+        asked = self.answered.at_query(query)
+        return asked if can_be_told(asked, self.scores, SHOWN_LEVEL) else None
+
+    def judgement(self, query: int = 0) -> dict[str, str]:
+        """Band and trust of one answer, in words."""
+        band, trust = self.band(query), self.trust(query)
+        if band is None or trust is None:
+            return {}
+        words = str(trust).replace("\n", "\n" + " " * 7)
+        return {"band": f"{half_width_text(band)} ({band.how})", "trust": words}
 
     def describe(self, step: Step, query: int) -> str:
         """One step in one line: the operator, and what it found for this query."""

@@ -17,7 +17,10 @@ from chop.storage.atomic import NewHdf5
 
 _REJECTED, _REASON = "rejected_question", "reason"
 """The numbers of questions that are rejected, and why each is."""
-_TAKEN = {"question", "channel", "values", "rejected", "error", "rel_l2", _REJECTED, _REASON}
+_TAKEN = {
+    "question", "channel", "values", "lower", "upper", "band", "rejected", "error", "rel_l2",
+    _REJECTED, _REASON,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +30,8 @@ class Answers:
     shape: tuple[int, int, int]
     """``(N, m, c)`` of all answers."""
     dtype: np.dtype[Any]
-    blocks: Iterable[Values]
-    """The values ``(rows, m, c)``, some questions at a time."""
+    blocks: Mapping[str, Iterable[Values]]
+    """The values and, where there are some, their bounds, ``(rows, m, c)``: some questions at a time."""
     columns: Mapping[str, Values]
     """One number a question for each name."""
     reasons: Mapping[int, str]
@@ -86,14 +89,15 @@ def _write_hdf5(path: Path, answers: Answers) -> None:
         for name, along in axes.items():
             add_dimension(name, along)
         shape = tuple(map(len, axes.values()))
-        values = file.create_dataset("values", shape, answers.dtype)
-        name_axes(values, *axes)
-        rows = 0
-        for given in answers.blocks:
-            block = given.reshape(-1, *shape[1:])
-            values[rows : rows + len(block)] = block
-            rows += len(block)
-            new.check()
+        for name, blocks in answers.blocks.items():
+            values = file.create_dataset(name, shape, answers.dtype)
+            name_axes(values, *axes)
+            rows = 0
+            for given in blocks:
+                block = given.reshape(-1, *shape[1:])
+                values[rows : rows + len(block)] = block
+                rows += len(block)
+                new.check()
         for name, numbers in answers.columns.items():
             # NetCDF knows no booleans.
             stored = numbers.astype(np.int8) if numbers.dtype == bool else numbers
@@ -110,14 +114,15 @@ def _write_npz(path: Path, answers: Answers) -> None:
     """An uncompressed npz file."""
     with zipfile.ZipFile(path, "w") as archive:
         # Members without their time of writing, so that the same answers are the same bytes.
-        with archive.open(zipfile.ZipInfo("values.npy"), "w", force_zip64=True) as values:
-            header = {
-                "descr": np.lib.format.dtype_to_descr(answers.dtype), "fortran_order": False,
-                "shape": tuple(map(len, answers.axes.values())),
-            }  # fmt: skip
-            np.lib.format.write_array_header_1_0(values, header)
-            for block in answers.blocks:
-                values.write(np.ascontiguousarray(block, dtype=answers.dtype).tobytes())
+        header = {
+            "descr": np.lib.format.dtype_to_descr(answers.dtype), "fortran_order": False,
+            "shape": tuple(map(len, answers.axes.values())),
+        }  # fmt: skip
+        for name, blocks in answers.blocks.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as values:
+                np.lib.format.write_array_header_1_0(values, header)
+                for block in blocks:
+                    values.write(np.ascontiguousarray(block, dtype=answers.dtype).tobytes())
         why = (np.array(list(answers.reasons)), np.array(list(answers.reasons.values())))
         reasons = dict(zip((_REJECTED, _REASON), why, strict=True)) if answers.reasons else {}
         for name, content in {

@@ -8,8 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from chop.core.bands import can_be_told
+from chop.core.conformal import ConformalScores
 from chop.core.metrics import rel_l2
 from chop.core.model import FrozenModel
 from chop.core.program import Program, Result
@@ -138,6 +141,15 @@ class AnsweringWork:
     program: Program
     model: str | FrozenModel
     validate: bool
+    band: float = 0.0
+    """The level of the bands around the answers; 0: none."""
+    scores: ConformalScores | None = None
+    """What past questions say of the program's errors, where it was calibrated."""
+
+    @property
+    def layers(self) -> int:
+        """How many numbers there are for each value: itself, and its bounds."""
+        return 3 if self.band else 1
 
     def __call__(self) -> Callable[[Part], tuple[Values, FinishedPart] | Exception]:
         model = choose_model(self.model) if isinstance(self.model, str) else self.model
@@ -147,18 +159,31 @@ class AnsweringWork:
             try:
                 questions = file.read(part.first, part.last)
                 result = self.program.run(model, questions.prompt, validate=self.validate, trace=False)
+                result = result if self.scores is None else result.calibrated(self.scores)
                 columns = {
                     "rejected": result.rejected,
                     "error": result.error,
                     "rel_l2": score(result, questions),
                 }
                 numbers = {name: found.cpu().numpy() for name, found in columns.items() if found is not None}
-                values = result.values.cpu().numpy().astype(file.dtype, copy=False)
+                layers = torch.stack([result.values, *bounds(result, self.band)], dim=1)
+                values = layers.cpu().numpy().astype(file.dtype, copy=False)
                 return values, FinishedPart(None, numbers, result.calls, result.rounds)
             except Exception as error:  # an operator of somebody else may raise anything
                 return portable(error)
 
         return work
+
+
+def bounds(result: Result, level: float) -> tuple[Tensor, ...]:
+    """The lower and the upper bound of the answers, NaN where they cannot be told; none without a level."""
+    if not level:
+        return ()
+    if not can_be_told(result.answered, result.scores, level):
+        unknown = torch.full_like(result.values, torch.nan)
+        return unknown, unknown
+    band = result.band(level)
+    return band.lower, band.upper
 
 
 def score(result: Result, questions: Questions) -> Tensor | None:

@@ -16,10 +16,13 @@ from typing import Any
 import numpy as np
 
 from chop import __version__
+from chop.core.conformal import ConformalScores
 from chop.core.errors import FileError, ModelError, ProgramError
+from chop.core.levels import check_level
 from chop.core.model import FrozenModel
 from chop.core.program import Program
 from chop.core.text import program_of
+from chop.core.words import short_text
 from chop.files.answers import Answers, check_suffix, write_answers
 from chop.files.parts import AnsweringWork, Part, PartQueue, remaining_parts
 from chop.files.questions import QuestionFile
@@ -29,6 +32,9 @@ from chop.runs.pool.contract import sentence
 from chop.storage.atomic import atomic_path, check_writable
 from chop.storage.json_text import readable
 
+_BAND = 0.9
+"""The level of bands where nothing is said."""
+_LAYERS = ("values", "lower", "upper")
 _LISTED = 5
 """Rejected questions that a summary names."""
 
@@ -74,6 +80,8 @@ def predict(
     *,
     model_name: str = "",
     validate: bool = False,
+    band: float | None = None,
+    scores: ConformalScores | None = None,
     batch: int | None = None,
     overwrite: bool = False,
     workers: int = 1,
@@ -89,7 +97,10 @@ def predict(
     from there, unless ``restart`` is asked for; for that a model that is neither a source nor a torch module
     needs a ``model_name``. A question that cannot be answered is marked; with ``strict`` the first of them is
     raised. ``executor`` is ``"inline"`` (the usual for one worker), ``"processes"`` or ``"ray"``; 0 workers
-    means one for each core. ``progress`` hears how many of how many questions are done.
+    means one for each core. ``band`` is the level of the bounds beside the answers (see `Result.band`): 0.9
+    where there are answers at the examples to tell them by, if nothing is said; 0 for none. ``scores`` of a
+    calibration (`chop.Bank.calibrate`) tell them by past questions instead. ``progress`` hears how many of
+    how many questions are done.
     """
     target = Path(out).expanduser()
     check_suffix(target)
@@ -103,9 +114,11 @@ def predict(
         size = questions.batch_size() if batch is None else batch
         if size < 1:
             raise FileError(f"a batch needs 1 question or more, not {size}")
-        work = AnsweringWork(questions.path, questions, program_of(program), model, validate)
+        chosen = program_of(program)
+        level = _band_level(band, chosen, validate or (scores is not None and not scores.power))
+        work = AnsweringWork(questions.path, questions, chosen, model, validate, level, scores)
         identity = RunIdentity.of(work, model_name, size)
-        run = opened.enter_context(UnfinishedRun(target, identity, questions, restart))
+        run = opened.enter_context(UnfinishedRun(target, identity, questions, restart, work.layers))
         resumed = len(run)
         if not run.delivered:
             check_writable(target, FileError, overwrite)
@@ -116,7 +129,7 @@ def predict(
                     _answer(pool, run, len(questions), size, strict, progress)
             name = model if isinstance(model, str) else model_name
             with atomic_path(target, FileError, overwrite, run.complete_file) as partial:
-                write_answers(partial, target.suffix, _answers(questions, work.program, name, run))
+                write_answers(partial, target.suffix, _answers(questions, work, name, run))
                 run.deliver()
         run.discard()
         return _summary(run, resumed)
@@ -169,13 +182,31 @@ def _refuse_rejected(run: UnfinishedRun) -> None:
         raise ProgramError(f"question {question}: {reason}")
 
 
-def _answers(questions: QuestionFile, program: Program, model: str, run: UnfinishedRun) -> Answers:
-    notes = {
-        "questions": readable(questions.path.name), "program": str(program), "model": readable(model),
+def _band_level(asked: float | None, program: Program, judged: bool) -> float:
+    """The level of the bands that are written; 0 for none."""
+    known = judged or program.reports_held_out
+    if asked is None:
+        return _BAND if known else 0.0
+    if not asked:
+        return 0.0
+    if not known:
+        raise FileError(
+            f"bands are told by answers at the examples, which {short_text(program)} does not give: add "
+            "--validate, or choose a program that has them, as auto"
+        )
+    return check_level(asked)
+
+
+def _answers(questions: QuestionFile, work: AnsweringWork, model: str, run: UnfinishedRun) -> Answers:
+    notes: dict[str, Any] = {
+        "questions": readable(questions.path.name), "program": str(work.program), "model": readable(model),
         "calls": _costs(run)[0], "made_with": f"chop {__version__}",
     }  # fmt: skip
+    if work.band:
+        notes["band"] = work.band
+    blocks = {name: run.blocks(layer) for layer, name in enumerate(_LAYERS[: work.layers])}
     return Answers(
-        questions.answer_shape, questions.dtype, run.blocks(), run.columns(), run.reasons(), notes,
+        questions.answer_shape, questions.dtype, blocks, run.columns(), run.reasons(), notes,
         questions.answer_grid,
     )  # fmt: skip
 

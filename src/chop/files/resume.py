@@ -1,8 +1,8 @@
 """What is finished of a run is kept until all is, in a hidden folder beside the file the answers are for.
 
-``values`` holds the answers, each at its place; ``index`` says what run they are of and, line by line, which
-parts are finished, with a checksum of their values. So a process that is killed loses the part it was at, and
-whatever a crash of the machine has torn is asked again, as is a part whose line is odd.
+``values`` holds the answers, each at its place with its bounds; ``index`` says what run they are of and, line
+by line, which parts are finished, with a checksum of their values. So a process that is killed loses the part
+it was at, and whatever a crash of the machine has torn is asked again, as is a part whose line is odd.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from filelock import FileLock, Timeout
 from torch import nn
 
 from chop import __version__
+from chop.core.conformal import ConformalScores
 from chop.core.errors import FileError
 from chop.files.models_and_programs import model_file
 from chop.files.parts import AnsweringWork, FinishedPart, Part
 from chop.files.questions import QuestionFile
 from chop.files.sources import Values
-from chop.runs.fingerprint import of_file, of_module
+from chop.runs.fingerprint import canonical_json, of_file, of_module, stored_digest
 from chop.storage.atomic import errors_named
 from chop.storage.json_text import readable
 from chop.storage.log import AppendLog
@@ -39,7 +40,7 @@ BLOCK_BYTES = 8 * 2**20
 NOT_FINITE = "the answer is not finite"
 _COLUMNS = ("rejected", "error", "rel_l2")
 _VALUES, _INDEX, _LOCK, _COMPLETE = "values", "index", "lock", "whole"
-_BY_CONTENT = ("file of questions", "model")
+_BY_CONTENT = ("file of questions", "model", "calibration")
 """Of these only a checksum is kept."""
 _HEAD = {"run": mapping_of(anything)}
 _FINISHED = {"first": safe_int, "last": safe_int, "reason": optional(string)}
@@ -53,7 +54,7 @@ _COLUMN_TYPES = {np.dtype(kind).str for kind in ("bool", "float16", "float32", "
 class RunIdentity:
     """What decides the answers to a file: a run goes on only with what it began with."""
 
-    facts: Mapping[str, str | int | bool]
+    facts: Mapping[str, str | float | bool]
     """Plain values under names that a sentence can use."""
     lasting: bool
     """Whether a later process could know the run again."""
@@ -70,9 +71,11 @@ class RunIdentity:
         else:
             named = f"named {model_name}" if model_name else None
         # What has no name is given one that no other run has.
-        facts: dict[str, str | int | bool] = {
+        facts: dict[str, str | float | bool] = {
             "file of questions": file or uuid.uuid4().hex, "model": named or uuid.uuid4().hex,
             "program": str(work.program), "--validate": work.validate, "--batch": batch,
+            "--band": work.band,
+            "calibration": _digest(work.scores),
             "version of chop": __version__, "version of torch": str(torch.__version__),
         }  # fmt: skip
         return cls(facts, file is not None and named is not None)
@@ -89,6 +92,15 @@ class RunIdentity:
                 )
 
 
+def _digest(scores: ConformalScores | None) -> str:
+    """A name for the scores that bands come from; empty where there are none."""
+    if scores is None:
+        return ""
+    digest = stored_digest()
+    digest.update(canonical_json(scores.to_dict()).encode())
+    return digest.hexdigest()
+
+
 def partial_folder(target: Path) -> Path:
     """Where the answers of an unfinished run are kept."""
     return target.with_name(f".{target.name}.partial")
@@ -100,8 +112,12 @@ class UnfinishedRun:
     The folder outlives the block where something is kept in it, unless no later process could go on with it.
     """
 
-    def __init__(self, target: Path, identity: RunIdentity, questions: QuestionFile, restart: bool) -> None:
-        self._target, self._shape, self._dtype = target, questions.answer_shape, questions.dtype
+    def __init__(
+        self, target: Path, identity: RunIdentity, questions: QuestionFile, restart: bool, layers: int = 1
+    ) -> None:
+        self._target, self._dtype, self._layers = target, questions.dtype, layers
+        rows, *answer = questions.answer_shape
+        self._shape = (rows, layers, *answer)
         self._row = prod(self._shape[1:]) * self._dtype.itemsize
         self._folder, self._lasting = partial_folder(target), identity.lasting
         self.complete_file = self._folder / _COMPLETE
@@ -197,7 +213,7 @@ class UnfinishedRun:
         return any(part.reason is None for part in self.parts.values())
 
     def add(self, part: Part, answers: Values, finished: FinishedPart) -> None:
-        """Keep the answers ``(rows, m, c)`` to a part."""
+        """Keep the answers to a part with their bounds, ``(rows, layers, m, c)``."""
         values = np.ascontiguousarray(answers, self._dtype).tobytes()
         with errors_named(self._target, FileError):
             self._values.seek(part.first * self._row)
@@ -243,8 +259,8 @@ class UnfinishedRun:
                 found |= {part.first + int(row): NOT_FINITE for row in bad}
         return found
 
-    def blocks(self) -> Iterator[Values]:
-        """All answers ``(rows, m, c)`` in order, some at a time; NaN where there is none."""
+    def blocks(self, layer: int = 0) -> Iterator[Values]:
+        """All answers ``(rows, m, c)`` in order, or one of their bounds; NaN where there is none."""
         rows = self._shape[0]
         lost = np.zeros(rows, dtype=bool)
         for part, finished in self.parts.items():
@@ -254,7 +270,7 @@ class UnfinishedRun:
             last = min(first + step, rows)
             # The file ends with the last question that has an answer.
             raw = self._read(first, last).ljust((last - first) * self._row, b"\0")
-            block = np.frombuffer(raw, self._dtype).reshape(-1, *self._shape[1:])
+            block = np.frombuffer(raw, self._dtype).reshape(-1, *self._shape[1:])[:, layer]
             yield np.where(lost[first:last, None, None], np.asarray(np.nan, self._dtype), block)
 
     def _read(self, first: int, last: int) -> bytes:

@@ -20,6 +20,7 @@ from chop.operators.leaves import (
     CopyQuery,
     FirstFrame,
     LastFrame,
+    MeanFrame,
     MeanOutput,
     NearestOutput,
     QueryMean,
@@ -43,6 +44,7 @@ BUILT_IN: tuple[type[Operator], ...] = (
     Icon,
     LastFrame,
     FirstFrame,
+    MeanFrame,
     MeanOutput,
     NearestOutput,
     CopyQuery,
@@ -82,6 +84,7 @@ icon = bare(Icon)
 auto = bare(Auto)
 last_frame = bare(LastFrame)
 first_frame = bare(FirstFrame)
+mean_frame = bare(MeanFrame)
 mean_output = bare(MeanOutput)
 nearest_output = bare(NearestOutput)
 copy_query = bare(CopyQuery)
@@ -126,10 +129,15 @@ def combine(
 
 
 def weigh(
-    *candidates: Program, trust: float = 4.0, shrink: bool = False, pad: bool = True, gap: int = 0
+    *candidates: Program,
+    trust: float = 4.0,
+    shrink: bool = False,
+    prior: tuple[float, ...] = (),
+    pad: bool = True,
+    gap: int = 0,
 ) -> Weigh:
     """A mixture by the mean logarithm of errors at the examples (see `Weigh`)."""
-    return Weigh(candidates, trust=trust, shrink=shrink, pad=pad, gap=gap)
+    return Weigh(candidates, trust=trust, shrink=shrink, prior=prior, pad=pad, gap=gap)
 
 
 def average(*members: Program, weights: tuple[float, ...] = ()) -> Average:
@@ -155,6 +163,7 @@ __all__ = [
     "Krige",
     "LastFrame",
     "Law",
+    "MeanFrame",
     "MeanOutput",
     "Minmax",
     "MovingFrame",
@@ -188,6 +197,7 @@ __all__ = [
     "krige",
     "last_frame",
     "law",
+    "mean_frame",
     "mean_output",
     "minmax",
     "moving_frame",

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from chop.core.errors import ProgramError
 from chop.core.fields import Field
+from chop.core.prompt import Prompt
 from chop.core.running import error_unit
 from chop.core.units import in_units
 
@@ -60,24 +62,51 @@ def judge(outputs: Field, values: Sequence[Tensor], held_out: Sequence[Tensor]) 
     return log_errors(errors, truth, observed)
 
 
-def evidence_weights(logs: Tensor, counted: Tensor, trust: float) -> tuple[Tensor, Tensor]:
+def evidence_weights(
+    logs: Tensor, counted: Tensor, trust: float, prior: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Weights of candidates ``(..., c, K)``, and those without each example's own error ``(..., c, D, K)``.
 
-    One candidate alone has all the weight; the first has it where nothing is known.
+    One candidate alone has all the weight; where nothing is known of the examples, weights are those of the
+    ``prior`` ``(c, K)``, and without one the first has all.
     """
     others = 1 - torch.eye(logs.shape[-2], dtype=logs.dtype, device=logs.device)
+    wide = None if prior is None else prior.unsqueeze(-2)
     return (
-        _evidence(logs.sum(dim=-2), counted.sum(dim=-1), trust),
-        _evidence(others @ logs, counted.to(logs.dtype) @ others, trust),
+        _evidence(logs.sum(dim=-2), counted.sum(dim=-1), trust, prior),
+        _evidence(others @ logs, counted.to(logs.dtype) @ others, trust, wide),
     )
 
 
-def _evidence(logs: Tensor, count: Tensor, trust: float) -> Tensor:
-    """Weights ``(..., K)`` from sums of logarithms of errors at so many examples; the first if at none."""
-    weights = torch.softmax(-trust * logs / count.clamp(min=1).unsqueeze(-1), dim=-1)
+def _evidence(logs: Tensor, count: Tensor, trust: float, prior: Tensor | None) -> Tensor:
+    """Weights ``(..., K)`` from sums of logarithms of errors at so many examples."""
+    before = torch.zeros_like(logs) if prior is None else prior.to(logs.dtype).log().expand_as(logs)
+    weights = torch.softmax(before - trust * logs / count.clamp(min=1).unsqueeze(-1), dim=-1)
+    if prior is not None:
+        return torch.where(count.unsqueeze(-1) > 0, weights, prior.to(logs.dtype))
     first = torch.zeros_like(weights)
     first[..., 0] = 1
     return torch.where(count.unsqueeze(-1) > 0, weights, first)
+
+
+def shares(given: tuple[float, ...], members: int, prompt: Prompt, who: str) -> Tensor | None:
+    """Numbers for each member, or for each member one for each channel, as ``(c, members)`` that sum to 1.
+
+    None where none are given. ``who`` has them, such as "average".
+    """
+    if not given:
+        return None
+    channels = prompt.outputs.channels
+    if len(given) not in (members, members * channels):
+        raise ProgramError(
+            f"{who} of {members} programs of {channels} channels needs {members} weights"
+            f"{f' or {members * channels}' if channels > 1 else ''}, not {len(given)}"
+        )
+    table = torch.tensor(given, dtype=prompt.dtype, device=prompt.device).reshape(members, -1)
+    total = table.sum(dim=0)
+    if not bool((total > 0).all()):
+        raise ProgramError(f"the weights of {who} must not all be 0")
+    return (table / total).expand(members, channels).mT
 
 
 def cautious_weights(logs: Tensor, counted: Tensor, together: Tensor, trust: float) -> Judged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -14,12 +15,16 @@ from chop.core.parameters import flag, indices, numbers, subprogram_list
 from chop.core.program import Outcome, Program
 from chop.core.prompt import Field, Prompt
 from chop.core.running import error_in_units, error_unit
+from chop.core.spread import Spread, weighted_spread
 from chop.core.tasks import Answer, Steps
 from chop.core.trace import StageKind
 from chop.core.units import binary_unit, in_units
 from chop.numerics.simplex import LEAST_EIGENVALUE, smallest_quadratic
-from chop.operators.evidence import mixed
+from chop.operators.evidence import mixed, shares
 from chop.operators.residuals import HeldOutValidator, finite_or_zero, gap_number, pad_flag
+
+_LOST = 1e3
+"""Times the largest error at a question: that of an answer which is no number."""
 
 
 @final
@@ -95,7 +100,11 @@ class Combine(HeldOutValidator):
         mixed_rows = torch.einsum("...chk,...khmc->...hmc", deleted, rows[..., channels])
         values = finite_or_zero(_with_channels(answers[0], mixed, channels))
         own = finite_or_zero(_with_channels(rows.select(-4, 0), mixed_rows, channels))
-        return Outcome(values, own, {"weights": weights, "trust": trust})
+        spread = Spread(
+            _spread_in(channels, candidates.unbind(dim=-3), weights, values),
+            _spread_in(channels, rows.unbind(dim=-4), deleted.transpose(-3, -2), own),
+        )
+        return Outcome(values, own, {"weights": weights, "trust": trust}, spread=spread)
 
     def _channels(self, available: int) -> list[int]:
         wrong = [c for c in self.channels if not -available <= c < available]
@@ -129,31 +138,18 @@ class Average(Program):
         return bool(self.weights) and all(member.reports_held_out for member in self.members)
 
     def plan(self, prompt: Prompt) -> Steps:
-        weights = self._weights(prompt)
+        weights = shares(self.weights, len(self.members), prompt, self.name)
         outcomes = yield [Answer(member, prompt) for member in self.members]
         parts = [outcome.values for outcome in outcomes]
         if weights is None:
             return Outcome(torch.stack(parts).mean(dim=0))
-        held_out = None
-        if self.reports_held_out:
-            held_out = mixed([outcome.held_out for outcome in outcomes], weights)
-        return Outcome(mixed(parts, weights), held_out)
-
-    def _weights(self, prompt: Prompt) -> Tensor | None:
-        """``(c, members)``, which sum to 1; None where all are alike."""
-        if not self.weights:
-            return None
-        members, channels = len(self.members), prompt.outputs.channels
-        if len(self.weights) not in (members, members * channels):
-            raise ProgramError(
-                f"average of {members} programs of {channels} channels needs {members} weights"
-                f"{f' or {members * channels}' if channels > 1 else ''}, not {len(self.weights)}"
-            )
-        given = torch.tensor(self.weights, dtype=prompt.dtype, device=prompt.device).reshape(members, -1)
-        total = given.sum(dim=0)
-        if not bool((total > 0).all()):
-            raise ProgramError("the weights of average must not all be 0")
-        return (given / total).expand(members, channels).mT
+        mixture = mixed(parts, weights)
+        if not self.reports_held_out:
+            return Outcome(mixture)
+        rows = [outcome.held_out for outcome in outcomes]
+        own = mixed(rows, weights)
+        spread = Spread(weighted_spread(parts, weights, mixture), weighted_spread(rows, weights, own))
+        return Outcome(mixture, own, spread=spread)
 
     def count(self, where: Where, calls: CallCount) -> None:
         for member in self.members:
@@ -193,6 +189,21 @@ def _error_moments(rows: Tensor, outputs: Field, channels: list[int]) -> tuple[T
     return moments, (number > 0).to(errors.dtype), LEAST_EIGENVALUE * torch.where(size > 0, size, 1).square()
 
 
+def error_moments(rows: Tensor, outputs: Field) -> tuple[Tensor, Tensor]:
+    """Mean products ``(c, D, K, K)`` of the errors of K answers ``(K, D, m, c)``, and which were observed.
+
+    In double precision; a candidate whose answer is no number has an error beyond all others.
+    """
+    truth, seen = outputs.values.double(), outputs.observed
+    errors = torch.where(seen, rows.double() - truth, 0)
+    finite = torch.isfinite(errors)
+    worst = torch.where(finite, errors, 0).abs().amax(dim=(0, 2), keepdim=True)
+    errors = torch.where(finite, errors, _LOST * torch.where(worst > 0, worst, 1))
+    number = seen.sum(dim=-2).mT  # (c, D)
+    products = torch.einsum("kdmc,ldmc->cdkl", errors, errors)
+    return products / number.clamp(min=1)[..., None, None], number > 0
+
+
 def _stabilised(moments: Tensor, fits: Tensor, shrink: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Weights, delete-one weights and trust from the full fit (row 0) and the delete-one fits."""
     full, deleted = fits[..., 0, :], fits[..., 1:, :]
@@ -214,6 +225,12 @@ def _reference(weights: Tensor) -> Tensor:
     reference = torch.zeros(weights.shape[-1], dtype=weights.dtype, device=weights.device)
     reference[0] = 1
     return reference
+
+
+def _spread_in(channels: list[int], parts: Sequence[Tensor], weights: Tensor, mixture: Tensor) -> Tensor:
+    """The spread of what was mixed; none in the channels that keep candidate 1."""
+    chosen = weighted_spread([part[..., channels] for part in parts], weights, mixture[..., channels])
+    return _with_channels(torch.zeros_like(mixture), chosen, channels)
 
 
 def _with_channels(base: Tensor, mixed: Tensor, channels: list[int]) -> Tensor:

@@ -8,12 +8,13 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from chop.core.parameters import flag, number, subprogram_list
+from chop.core.parameters import flag, number, numbers, subprogram_list
 from chop.core.program import Outcome, Program
 from chop.core.prompt import Prompt
 from chop.core.running import error_unit
+from chop.core.spread import Spread, weighted_spread
 from chop.core.units import in_units
-from chop.operators.evidence import evidence_weights, judge, log_errors, mixed, squared_errors
+from chop.operators.evidence import evidence_weights, judge, log_errors, mixed, shares, squared_errors
 from chop.operators.residuals import HeldOutValidator, gap_number, pad_flag
 from chop.operators.statistics import everywhere
 
@@ -27,6 +28,9 @@ class Weigh(HeldOutValidator):
     far as few examples demand: its gain over that, example by example and each without its own evidence, must
     be large beside how much the gain varies. That does less harm where little is to be gained, and gains less
     elsewhere. A candidate whose answer is not finite has no weight.
+
+    ``prior`` has a number for each candidate, or for each candidate one for each channel: what was known
+    before the examples, from other questions. The examples then multiply it.
     """
 
     name: ClassVar[str] = "weigh"
@@ -36,6 +40,7 @@ class Weigh(HeldOutValidator):
     candidates: tuple[Program, ...] = subprogram_list("what is mixed; the first is the reference", at_least=1)
     trust: float = number(4.0, 0.0, 100.0, "how much a smaller error at the examples counts")
     shrink: bool = flag(False, "draw back to the first as far as few examples demand")
+    prior: tuple[float, ...] = numbers("weights before the examples; none: all alike", 0.0, 1e6)
     pad: bool = pad_flag(True)
     gap: int = gap_number()
 
@@ -47,7 +52,8 @@ class Weigh(HeldOutValidator):
         )
         asked = [in_units(part.double(), everywhere(unit)) for part in answers]
         logs, counted = judge(outputs, answers, held_out)
-        weights, deleted = evidence_weights(logs, counted, self.trust)
+        prior = shares(self.prior, len(self.candidates), prompt, self.name)
+        weights, deleted = evidence_weights(logs, counted, self.trust, prior)
         values, own = mixed(asked, weights), mixed(guesses, deleted.transpose(-3, -2))
         kept = torch.ones_like(weights[..., 0])
         if self.shrink:
@@ -57,8 +63,13 @@ class Weigh(HeldOutValidator):
             values = _between(asked[0], values, kept.unsqueeze(-2))
             own = _between(guesses[0], own, kept_without.mT.unsqueeze(-2))
         notes = {"weights": weights.to(prompt.dtype), "kept of the mixture": kept.to(prompt.dtype)}
-        values, own = values * everywhere(unit), own * everywhere(unit).unsqueeze(-1)
-        return Outcome(values.to(prompt.dtype), own.to(prompt.dtype), notes)
+        apart = weighted_spread(asked, weights, values)
+        own_apart = weighted_spread(guesses, deleted.transpose(-3, -2), own)
+        values, apart = ((part * everywhere(unit)).to(prompt.dtype) for part in (values, apart))
+        own, own_apart = (
+            (part * everywhere(unit).unsqueeze(-1)).to(prompt.dtype) for part in (own, own_apart)
+        )
+        return Outcome(values, own, notes, spread=Spread(apart, own_apart))
 
 
 def _kept(gains: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:

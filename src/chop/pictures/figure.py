@@ -52,6 +52,7 @@ PENS: dict[str, Pen] = {
     "candidate": Pen("candidates, first to last", None, 1.2, dash="-.", order=6),
     "held out": Pen("held-out answers, first to last", None, 1.6, order=3),
     "observed": Pen("observed at the hidden pairs", "#000000", 0.8, dash="--", order=4),
+    "band": Pen("band for 90 % of the truth", "#d55e00", 7.0, alpha=0.25, order=1),
     "found": Pen("found, with two standard deviations", "#0072b2", 1.8, order=4),
 }
 
@@ -220,7 +221,9 @@ def _curves(axes: Any, view: View) -> None:
     for curve in view.curves:
         pen = PENS[curve.pen]
         x = curve.coords[:, 0]
-        if view.form == "points":
+        if curve.deviation is not None:
+            _shade(axes, curve, view.form == "lines")
+        elif view.form == "points":
             size = 5.0 if pen.width >= 2 else 2.0  # candidates lie on top of the answer
             color, alpha = pen.color or ramp(curve.place), pen.alpha
             axes.plot(x, curve.values, ".", markersize=size, color=color, alpha=alpha, zorder=pen.order)
@@ -229,6 +232,22 @@ def _curves(axes: Any, view: View) -> None:
             mark = "." if np.isfinite(curve.values).sum() <= 2 else ""
             axes.plot(x, curve.values, marker=mark, **_stroke(pen, curve.place))
     _say_if_empty(axes, view.curves)
+
+
+def _shade(axes: Any, curve: Curve, joined: bool) -> None:
+    """A band: a surface along a line, bars where points have no order."""
+    pen, x = PENS[curve.pen], curve.coords[:, 0]
+    low, high = _edges(curve)
+    look = {"color": pen.color, "alpha": pen.alpha, "zorder": pen.order}
+    if joined:
+        axes.fill_between(x, low, high, linewidth=0, **look)
+    else:
+        axes.vlines(x, low, high, linewidth=1.0, **look)
+
+
+def _edges(curve: Curve) -> tuple[Any, Any]:
+    off = 0.0 if curve.deviation is None else curve.deviation
+    return curve.values - off, curve.values + off
 
 
 def _color(axes: Any, view: View, limits: tuple[float, float] | None) -> Any:
@@ -286,7 +305,8 @@ def _say_if_empty(axes: Any, curves: tuple[Curve, ...]) -> None:
 
 def _limits(curves: list[Curve] | tuple[Curve, ...]) -> tuple[float, float] | None:
     """Smallest and largest finite value, a little apart if they are the same."""
-    finite = [curve.values[np.isfinite(curve.values)] for curve in curves]
+    edges = [edge for curve in curves for edge in _edges(curve)]
+    finite = [edge[np.isfinite(edge)] for edge in edges]
     values = np.concatenate(finite) if finite else np.empty(0)
     if not len(values):
         return None

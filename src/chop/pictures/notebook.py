@@ -58,7 +58,7 @@ def result_html(result: Result) -> str:
     if not result.traced:
         return _frame(_facts("Result", facts))
     trace = result.trace
-    facts = {"program": short_text(trace.program), **facts}
+    facts = {"program": short_text(trace.program), **facts, **trace.judgement()}
     return _frame(_facts("Result", facts), _figure(answer_panel(trace, 0), trace.prompt.batch))
 
 

@@ -45,6 +45,7 @@ def _accounting(trace: Trace, query: int) -> str:
     if trace.error is not None:
         error = trace.at_query(trace.error, query).item()
         facts["in-context error"] = f"{error:.4g} (mean squared)"
+    facts |= trace.judgement(query)
     rejected = trace.rejected is not None and bool(trace.at_query(trace.rejected, query))
     facts["rejected"] = "yes" if rejected else "no"
     warning = '<p class="warning">Rejected: the answer is not finite; do not use it.</p>' if rejected else ""

@@ -10,7 +10,17 @@ from torch import Tensor
 
 from chop.core.prompt import Field, Prompt
 from chop.core.trace import FoundFunction, Stage, Step, Trace, of_query
-from chop.pictures.views import Curve, View, band_view, curve_of, image_view, is_lines, match_view, views_of
+from chop.pictures.views import (
+    Curve,
+    View,
+    answer_band,
+    band_view,
+    curve_of,
+    image_view,
+    is_lines,
+    match_view,
+    views_of,
+)
 
 MAX_PANELS = 24
 MAX_CURVES = 12
@@ -85,7 +95,7 @@ class _Look:
         heading = heading_of(step)
         found = trace.describe(step, self.query).removeprefix(heading).removeprefix(": ")
         extra = "; ".join(words for words in (found, self._where(step)) if words)
-        return Panel(heading, extra, tuple(self._views(step)), step)
+        return Panel(heading, extra, tuple(self._views(trace, step)), step)
 
     def found(self, trace: Trace, step: Step) -> list[Panel]:
         """One more panel for the functions that a stage found, if there are any."""
@@ -114,7 +124,15 @@ class _Look:
         both = (("inputs: ", inputs), ("outputs: ", outputs))
         return "; ".join(where + words for where, words in both if words)
 
-    def _views(self, step: Step) -> list[View]:
+    def _band(self, trace: Trace, step: Step) -> list[Curve]:
+        """Around the answer of the whole run, where it is known."""
+        band = trace.band(self.query) if step.stage is trace.root else None
+        if band is None:
+            return []
+        at = self._flat(self.root.at, 2)[0]
+        return [answer_band(at, (band.lower + band.upper) / 2, band.half_width)]
+
+    def _views(self, trace: Trace, step: Step) -> list[View]:
         stage, prompt = step.stage, step.stage.prompt
         names = _names(prompt)
         if stage.kind == "transform" and step.moment == "enter":
@@ -127,6 +145,7 @@ class _Look:
         inner = [child for child in stage.children if child.kind != "held_out"]
         given = list(self._given(prompt))
         curves = given if is_lines([*given, *answers], names) else []
+        curves += self._band(trace, step)
         if stage.kind == "projection" and inner:
             curves += self._answers("before", stage, inner[0].values)
         elif stage.kind in ("validator", "mixture"):

@@ -95,8 +95,26 @@ def trace_record(trace: Trace, query: int = 0) -> dict[str, Any]:
         "rounds": trace.rounds,
         "error": None if trace.error is None else float(trace.at_query(trace.error, query)),
         "rejected": trace.rejected is not None and bool(trace.at_query(trace.rejected, query)),
+        **_judgement(trace, query),
         "range": _range(answer),
         "stages": [_step(trace, step, query) for step in trace.stages()],
+    }
+
+
+def _judgement(trace: Trace, query: int) -> dict[str, Any]:
+    """Band and trust; None where there is nothing to tell them by."""
+    band, trust = trace.band(query), trace.trust(query)
+    if band is None or trust is None:
+        return {"band": None, "trust": None}
+    half = band.half_width
+    return {
+        "band": {"level": band.level, "half_width": _range(half), "how": band.how},
+        "trust": {
+            "tolerance": trust.tolerance,
+            "probability": float(trust.probability) if bool(trust.probability >= 0) else None,
+            "reasons": list(trust.reasons[0]),
+            "how": trust.how,
+        },
     }
 
 

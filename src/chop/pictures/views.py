@@ -6,10 +6,11 @@ Everything here is plain data in numpy; `figure` puts it on paper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -35,7 +36,7 @@ class Curve:
     place: float = 0.0
     name: str = ""
     deviation: Numbers | None = None
-    """The standard deviation of the values, where it is known."""
+    """The standard deviation of the values, where it is known; of a band its half-width."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,13 @@ def curve_of(pen: str, coords: Tensor, values: Tensor, mask: Tensor | None = Non
         numbers[~mask[:, -1].cpu().numpy()] = np.nan
     sound = (np.abs(where) < DRAWABLE).all(axis=1)
     return Curve(pen, where[sound], numbers[sound], **more)
+
+
+def answer_band(coords: Tensor, values: Tensor, half_width: Tensor) -> Curve:
+    """The band around an answer, tensors ``(n, k)`` and ``(n, c)``; gaps where it has no bound."""
+    centre = curve_of("band", coords, values, torch.isfinite(half_width), name="band")
+    sound = (np.abs(_numpy(coords)) < DRAWABLE).all(axis=1)
+    return replace(centre, deviation=np.nan_to_num(_numpy(half_width)[:, -1][sound], posinf=0.0))
 
 
 def _numpy(tensor: Tensor) -> Numbers:
@@ -164,7 +172,8 @@ def _varying(curves: Sequence[Curve], names: Sequence[str]) -> list[int]:
 
 def _along(one: Curve, axis: int) -> Curve:
     order = np.argsort(one.coords[:, axis], kind="stable")
-    return Curve(one.pen, one.coords[order, axis : axis + 1], one.values[order], one.place, one.name)
+    off = None if one.deviation is None else one.deviation[order]
+    return Curve(one.pen, one.coords[order, axis : axis + 1], one.values[order], one.place, one.name, off)
 
 
 def _last_frame(one: Curve, time: int) -> Curve:
@@ -177,5 +186,10 @@ def _ranked(curves: Sequence[Curve], chief: Curve) -> View:
     alike = [c for c in curves if np.array_equal(c.coords, chief.coords)]
     order = np.argsort(chief.values, kind="stable")
     rank = np.arange(len(order), dtype=np.float64)[:, None]
-    ranked = tuple(Curve(c.pen, rank, c.values[order], c.place, c.name) for c in alike)
+    ranked = tuple(
+        Curve(
+            c.pen, rank, c.values[order], c.place, c.name, None if c.deviation is None else c.deviation[order]
+        )
+        for c in alike
+    )
     return View("points", ranked, (f"points, ordered by {chief.name}", "value"))

@@ -47,11 +47,15 @@ def _refuse(word: str) -> None:
 class AppendLog:
     """The lines of one file, read when it is opened; ``writing`` creates it and keeps others from writing.
 
-    What goes wrong is raised as ``error``, the kind of error the owner of the file speaks in.
+    What goes wrong is raised as ``error``, the kind of error the owner of the file speaks in. Lines that are
+    ``durable`` are on the disk, not only with the system, when they are appended.
     """
 
-    def __init__(self, path: Path, error: type[ChopError], writing: bool = True) -> None:
+    def __init__(
+        self, path: Path, error: type[ChopError], writing: bool = True, durable: bool = False
+    ) -> None:
         self.path = path
+        self._durable = durable
         self._error = error
         self._file: FileIO | None = None
         real = path.resolve()  # one file has one lock, whatever links lead to it
@@ -117,6 +121,8 @@ class AppendLog:
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
+            if self._durable:
+                os.fsync(self._file.fileno())
         except OSError as problem:
             os.ftruncate(self._file.fileno(), end)
             raise self._error(

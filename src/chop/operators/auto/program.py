@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from chop.core.counting import CallCount, Where
+from chop.core.independence import averaged_together, with_more
 from chop.core.parameters import flag, integer, names, number
 from chop.core.program import Leaf, Outcome, Program, Projected, Projection
 from chop.core.prompt import Prompt
+from chop.core.spread import Spread, weighted_spread
 from chop.core.tasks import Answer, HeldOut, HeldOutPrompts, Request, Steps
 from chop.core.trace import StageKind, Told
 from chop.operators.auto.forecasting import forecast_examples, last_examples, projected
@@ -30,7 +32,6 @@ from chop.operators.auto.trials import (
     rows_of,
 )
 from chop.operators.evidence import Judged, cautious_weights, judge, mixed
-from chop.operators.independence import averaged_together, with_more
 from chop.operators.leaves import Ridge
 from chop.operators.mixtures import Average
 
@@ -52,6 +53,7 @@ class WeighedMixture(NamedTuple):
 
     values: Tensor
     held_out: Tensor
+    spread: Spread
     weights: Tensor
     """``(rows, c, K)``, in few digits."""
     judged: Judged
@@ -134,7 +136,7 @@ class Auto(Program):
         """The mixture of each question's candidates, with what its examples obey."""
         prompt = questions.prompt
         values: list[Tensor] = [prompt.query.values] * questions.count
-        held_out = list(values)
+        held_out, apart, own_apart = list(values), list(values), list(values)
         texts = [""] * questions.count
         programs: list[Program] = [BARE] * questions.count
         alike: dict[object, list[int]] = defaultdict(list)
@@ -149,9 +151,10 @@ class Auto(Program):
             answer = projected(projections, part, verdict.values)
             (hidden,) = yield [HeldOutPrompts(part, pad=False, gap=0)]
             own = projected(projections, hidden, verdict.held_out)
-            here = zip(rows, rows_of(answer, part.batch), rows_of(own, part.batch), strict=True)
-            for place, (row, value, at_examples) in enumerate(here):
-                values[row], held_out[row] = value, at_examples
+            parts = (answer, own, *verdict.spread)
+            here = zip(rows, *(rows_of(each, part.batch) for each in parts), strict=True)
+            for place, (row, *each) in enumerate(here):
+                values[row], held_out[row], apart[row], own_apart[row] = each
                 tried = list(found[row])
                 weights = verdict.weights[place]
                 programs[row] = _with_projections(_mixture(tried, weights), projections)
@@ -159,12 +162,15 @@ class Auto(Program):
                     possible[row], tried, weights, verdict.judged.gains[place],
                     verdict.judged.deviations[place], projections,
                 )  # fmt: skip
-        return Outcome(
-            torch.stack(values).reshape(prompt.answer_shape),
-            torch.stack(held_out).reshape(prompt.outputs.values.shape),
-            {"found": Told(tuple(texts))},
-            tuple(programs),
+        (answers, off), (at_examples, off_there) = (
+            [torch.stack(each).reshape(shape) for each in pair]
+            for pair, shape in (
+                ((values, apart), prompt.answer_shape),
+                ((held_out, own_apart), prompt.outputs.values.shape),
+            )
         )
+        found_out = {"found": Told(tuple(texts))}
+        return Outcome(answers, at_examples, found_out, tuple(programs), Spread(off, off_there))
 
 
 def explore(questions: QuestionRows, progress: Sequence[Proposing]) -> Steps:
@@ -266,17 +272,21 @@ def _verdict(
         together = with_more(together, steps)
     judged = cautious_weights(logs, counted, together, trust)
     weights = _few_digits(judged.weights)
-    own = []
+    own, own_apart = [], []
     for h in range(part.examples):
         others = counted.clone()
         others[..., h] = False
-        without = cautious_weights(logs, others, together, trust).weights
-        own.append(mixed([one.select(-3, h) for one in held_out], without.to(part.dtype)))
-    mixture = mixed(values, (weights / weights.sum(dim=-1, keepdim=True)).to(part.dtype))
+        without = cautious_weights(logs, others, together, trust).weights.to(part.dtype)
+        there = [one.select(-3, h) for one in held_out]
+        own.append(mixed(there, without))
+        own_apart.append(weighted_spread(there, without, own[-1]))
+    shares = (weights / weights.sum(dim=-1, keepdim=True)).to(part.dtype)
+    mixture = mixed(values, shares)
     rows = len(candidates)
     return WeighedMixture(
         mixture,
         torch.stack(own, dim=-3),
+        Spread(weighted_spread(values, shares, mixture), torch.stack(own_apart, dim=-3)),
         weights.reshape(rows, *weights.shape[-2:]),
         Judged(*(each.reshape(rows, *each.shape[-2:]) for each in judged)),
     )

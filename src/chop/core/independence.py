@@ -46,6 +46,28 @@ def averaged_together(prompt: Prompt) -> Tensor:
     return averaged
 
 
+def asked_alike(prompt: Prompt) -> Tensor:
+    """Which examples ``(..., D)`` ask, when hidden, as the query does.
+
+    The query of a trajectory is the output of an example that is shown: what went before is known. That of
+    the first frame is not, and its output is told by what came after: an error of another kind, often a much
+    larger one. Where nothing is shown to end in the query all examples ask alike.
+    """
+    query, *parts = _fingerprints(prompt)
+    everyone = torch.ones(*prompt.batch, prompt.examples, dtype=torch.bool, device=prompt.device)
+    if len(parts) < 2:
+        return everyone
+    inputs, outputs = parts
+    links = _equal(inputs.unsqueeze(-2).unsqueeze(-2), outputs.unsqueeze(-3).unsqueeze(-1))  # D, D, F, F
+    # Its own output is hidden with it.
+    others = ~torch.eye(prompt.examples, dtype=torch.bool, device=prompt.device)
+    follows = (links.any(dim=-1).any(dim=-1) & others).any(dim=-1)
+    query_follows = _equal(outputs.unsqueeze(-1), query.unsqueeze(-2).unsqueeze(-3)).any(dim=-1).any(dim=-1)
+    constant = links.all(dim=-1).all(dim=-1).all(dim=-1).all(dim=-1)
+    asks = query_follows.any(dim=-1) & follows.any(dim=-1) & ~constant
+    return torch.where(asks.unsqueeze(-1), follows, everyone)
+
+
 def with_more(together: Tensor, count: int) -> Tensor:
     """The same with so many more observations, each by itself."""
     d = together.shape[-1]
