@@ -19,7 +19,7 @@ help:
 	@echo "make test-lowest   pass the tests with the lowest supported versions of everything (minutes)"
 	@echo "make wheel-check   build the wheel, install it into an empty environment, use it there (minutes)"
 	@echo "make extras-check  the same with each extra, one by one (many minutes)"
-	@echo "make validity      kill a search and a prediction thirty times, read fifty thousand hostile files (an hour)"
+	@echo "make validity      kill a search, a prediction and a bank thirty times, read fifty thousand hostile files (an hour)"
 	@echo "make bench         measure speed ratios (minutes)"
 	@echo "make clean         remove the environment and everything made"
 
@@ -82,7 +82,8 @@ extras-check: $(BIN)/python
 	$(BIN)/python .ci/install_check.py all
 
 validity: $(VENV)/.dev
-	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/evolution/test_run.py tests/files/test_resume.py -k killed
+	CHOP_KILLS=30 $(ONE_THREAD) $(BIN)/python -m pytest tests/evolution/test_run.py tests/files/test_resume.py tests/bank/test_killed.py -k killed
+	CHOP_COVERAGE=5000 $(ONE_THREAD) $(BIN)/python -m pytest tests/core/test_bands.py -k coverage
 	CHOP_HOSTILE=10000 $(ONE_THREAD) $(BIN)/python -m pytest -rP tests/storage/test_hostile_files.py
 
 bench: $(VENV)/.dev

@@ -28,7 +28,7 @@ from chop.operators.auto.proposing import Exploration, RouteProposal
 from chop.operators.auto.routes import BARE, CORRECTED, FRAME, SCALES, Route
 from chop.operators.auto.trials import Candidates, QuestionRows
 from chop.operators.evidence import cautious_weights, evidence_weights, judge
-from chop.operators.independence import averaged_together
+from chop.core.independence import averaged_together
 from chop.operators.mixtures import Combine
 from chop.problems import conservation, mfc
 from chop.problems.case import Case

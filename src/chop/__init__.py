@@ -13,6 +13,8 @@ from chop.core.lazy import attach
 
 if TYPE_CHECKING:
     from chop import evolution, files, icon, operators, problems, testing
+    from chop.bank.bank import Bank
+    from chop.bank.estimator import InContextOperator
     from chop.core import metrics
     from chop.core.errors import ChopError, ModelError, ParseError, ProgramError, PromptError
     from chop.core.forecast import Rollout, rollout
@@ -34,9 +36,11 @@ find_moved_modules()
 
 __all__ = [
     "Axis",
+    "Bank",
     "ChopError",
     "Field",
     "Graph",
+    "InContextOperator",
     "ModelError",
     "ParseError",
     "Program",
@@ -70,6 +74,8 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "chop.bank.bank": ("Bank",),
+        "chop.bank.estimator": ("InContextOperator",),
         "chop.core.errors": ("ChopError", "ModelError", "ParseError", "ProgramError", "PromptError"),
         "chop.core.forecast": ("Rollout", "rollout"),
         "chop.core.model": ("from_jax", "from_numpy", "from_torch"),

@@ -56,6 +56,41 @@ def test_answers_are_those_of_the_program(name, questions, tmp_path):
     assert [path.name for path in tmp_path.glob(".*")] == []
 
 
+@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.npz"])
+def test_bounds_stand_beside_the_answers(name, questions, tmp_path):
+    predict(questions, PROGRAM, plain_arithmetic, tmp_path / name, batch=4)
+    with QuestionFile(questions) as file:
+        wanted = PROGRAM.run(plain_arithmetic, file.read().prompt).band(0.9)
+    found = read(tmp_path / name)
+    assert np.allclose(found["lower"], wanted.lower, rtol=1e-9)
+    assert np.allclose(found["upper"], wanted.upper, rtol=1e-9)
+    assert found["band"] == 0.9
+    predict(questions, PROGRAM, plain_arithmetic, tmp_path / name, band=0, overwrite=True)
+    assert not {"lower", "upper", "band"} & read(tmp_path / name).keys()
+
+
+def test_bounds_of_a_program_without_held_out_answers(questions, tmp_path):
+    bare, out = chop.parse("icon"), tmp_path / "a.npz"
+    predict(questions, bare, plain_arithmetic, out)
+    assert "lower" not in read(out)
+    with pytest.raises(ChopError, match="add --validate"):
+        predict(questions, bare, plain_arithmetic, out, band=0.9, overwrite=True)
+    predict(questions, bare, plain_arithmetic, out, band=0.5, validate=True, overwrite=True)
+    found = read(out)
+    assert (found["lower"] < found["upper"]).all()
+    assert found["band"] == 0.5
+    with pytest.raises(ChopError, match="between 0 and 1"):
+        predict(questions, PROGRAM, plain_arithmetic, out, band=1.0, overwrite=True)
+
+
+def test_bounds_that_cannot_be_told_are_no_numbers(tmp_path):
+    """A budget that allows no judging leaves the answers without bounds, and rejects none of them."""
+    questions = write_npz(tmp_path / "q.npz", arrays(n=3, dtype=np.float64))
+    summary = predict(questions, "auto(budget=1)", plain_arithmetic, tmp_path / "a.npz")
+    assert summary.rejected == 0
+    assert np.isnan(read(tmp_path / "a.npz")["lower"]).all()
+
+
 def test_validation_is_done_when_asked(questions, tmp_path):
     plain = predict(questions, chop.parse("icon"), plain_arithmetic, tmp_path / "a.npz")
     asked = predict(questions, chop.parse("icon"), plain_arithmetic, tmp_path / "b.npz", validate=True)

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 IMPORTED_AS = {"pillow": "PIL"}
-HARNESS = {"chop", "hypothesis"}  # hypothesis: strategies of chop.testing, for those who write tests
+# hypothesis: strategies of chop.testing, for those who write tests; sklearn: only when it asks an estimator
+HARNESS = {"chop", "hypothesis", "sklearn"}
 
 
 def requirements(lines):

@@ -48,6 +48,7 @@ _Program = Annotated[
 
 
 _Executor = StrEnum("_Executor", ["inline", "processes", "ray"])
+_By = StrEnum("_By", ["similar", "random", "recent", "spread"])
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
@@ -55,10 +56,41 @@ def predict(
     questions: _Questions,
     model: Annotated[str, MODEL_OPTION],
     out: Annotated[Path, typer.Option("--out", "-o", help="The answers: .h5, .nc or .npz.")],
-    program: _Program = "auto",
+    program: Annotated[
+        str | None,
+        typer.Option(
+            "--program",
+            "-p",
+            autocompletion=_beginning(lambda: list(PROGRAMS)),
+            help=f"{PROGRAM_HELP} If left out auto, or what the bank was calibrated with.",
+        ),
+    ] = None,
+    bank: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="BANK",
+            help="QUESTIONS is a file of queries; examples, and bands where it was calibrated, come from "
+            "this bank.",
+        ),
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", "-k", min=1, help="Pairs of the bank that each question shows; 5.")
+    ] = None,
+    by: Annotated[
+        _By | None, typer.Option(help="Which pairs of the bank are shown; similar if left out.")
+    ] = None,
     validate: Annotated[
         bool, typer.Option("--validate", help="Also compute the in-context error of every answer.")
     ] = False,
+    band: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Level of the bounds beside the answers; 0 for none. If left out 0.9, where the program or "
+            "--validate gives errors at the examples.",
+        ),
+    ] = None,
     batch: Annotated[
         int | None,
         typer.Option(min=1, help="Questions a worker has in memory at a time; about 8 MB if left out."),
@@ -84,19 +116,33 @@ def predict(
     marked and listed, and the exit code is 3.
     """
     import time
+    from contextlib import ExitStack
 
     from chop.cli.exit_codes import INCOMPLETE, STOPPED
     from chop.cli.terminal import print_json
+    from chop.core.errors import FileError
     from chop.files.models_and_programs import choose_program
     from chop.files.predicting import predict as answer
     from chop.files.questions import QuestionFile
     from chop.runs.progress import passing_bar
     from chop.storage.json_text import printable, readable
 
-    chosen = choose_program(program)
     begun = time.monotonic()
     answered = 0
-    with QuestionFile(questions) as file, passing_bar(len(file), readable(questions.name)) as shown:
+    with ExitStack() as opened:
+        calibration = None
+        asked = questions
+        if bank is not None:
+            from chop.files.bank_questions import questions_of_bank
+
+            way = None if by is None else by.value
+            made = opened.enter_context(questions_of_bank(bank, questions, out, k, way))
+            asked, calibration = made.path, None if program is not None else made.calibration
+        elif k is not None or by is not None:
+            raise FileError("--k and --by choose pairs of a bank: name it with --bank")
+        chosen = calibration.program if calibration is not None else choose_program(program or "auto")
+        file = opened.enter_context(QuestionFile(asked))
+        shown = opened.enter_context(passing_bar(len(file), readable(questions.name)))
 
         def progress(done: int, total: int) -> None:
             nonlocal answered
@@ -105,9 +151,10 @@ def predict(
 
         try:
             summary = answer(
-                file, chosen, model, out, validate=validate, batch=batch, overwrite=force, workers=workers,
-                executor=None if executor is None else executor.value, strict=strict, restart=restart,
-                progress=progress,
+                file, chosen, model, out, validate=validate, band=band, batch=batch, overwrite=force,
+                workers=workers, executor=None if executor is None else executor.value, strict=strict,
+                restart=restart, progress=progress,
+                scores=None if calibration is None else calibration.scores,
             )  # fmt: skip
         except KeyboardInterrupt:
             if not answered:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chop import __version__
+from chop.cli.bank import bank_app
 from chop.cli.bench import bench_app
 from chop.cli.convert import convert
 from chop.cli.data import data_app
@@ -39,7 +40,7 @@ app = typer.Typer(
         "chop operators rescale",
     ),
 )
-_GROUPS = {"data": data_app, "train": train_app, "bench": bench_app, "demo": demo_app}
+_GROUPS = {"data": data_app, "train": train_app, "bench": bench_app, "demo": demo_app, "bank": bank_app}
 _COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     evolve: (
         "chop evolve --task conservation --budget 300 --out search",
@@ -50,6 +51,7 @@ _COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
         "chop predict questions.npz -m conservation -p 'auto(budget=48, leaves=False)' -o answers.npz",
         "chop predict questions.h5 -m weights.safetensors -p 'correct(icon)' -o answers.h5 --validate --json",
         "chop predict questions.nc -m my_model.py:net -p winner.txt -o answers.nc --batch 16",
+        "chop predict today.npz --bank pairs.bank -m conservation -o answers.npz",
     ),
     explain: (
         "chop explain --program 'select(correct(rescale | icon), icon)'",

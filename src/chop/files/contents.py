@@ -13,6 +13,15 @@ from chop.files.questions import QuestionFile
 from chop.files.sources import ArraySource, open_source
 from chop.storage.json_text import printable
 
+_OF_ANSWERS = {
+    "values": "the answers",
+    "lower": "the lower bound of each answer",
+    "upper": "the upper bound of each answer",
+    "rejected": "answers that must not be used",
+    "error": "in-context mean squared errors",
+    "rel_l2": "relative L2 errors",
+}
+
 
 def contents(path: Path) -> dict[str, Any]:
     """Kind, size, arrays and notes of a file, as plain values that can be shown anywhere."""
@@ -31,7 +40,12 @@ def _shown(value: Any) -> Any:
 
 def _arrays(path: Path) -> dict[str, Any]:
     with closing(open_source(path)) as source:
-        meanings = {name: spec.meaning for spec in LAYOUT for name in (spec.name, spec.grouped)}
+        answers = source.text_note("format") == ANSWERS_FORMAT
+        meanings = (
+            _OF_ANSWERS
+            if answers
+            else {name: spec.meaning for spec in LAYOUT for name in (spec.name, spec.grouped)}
+        )
         arrays = [
             {
                 "name": name,
@@ -50,7 +64,6 @@ def _arrays(path: Path) -> dict[str, Any]:
             "arrays": arrays,
             "notes": {name: text for name, text in source.notes.items() if isinstance(text, str)},
         }
-        answers = source.text_note("format") == ANSWERS_FORMAT
         return found | ({"holds": "answers"} if answers else _questions(source))
 
 

@@ -18,7 +18,7 @@ from chop.numerics import Array
 Exact = Callable[[Array, Array], Array]
 """Scores ``(P,)`` in double precision of queries ``(P,)`` and rows ``(P,)``, all computed in one way."""
 Width = Callable[[Array, Array], Array]
-"""How much less than its bound a score may be, for queries and columns of a block that broadcast."""
+"""How much less than its bound a score may be, for queries and columns that broadcast; or one for all."""
 
 HELD = 2**16
 """Candidates beyond what is needed that may be waiting for double precision."""
@@ -49,9 +49,11 @@ class BestRows:
         limit = self._limit[query : query + len(upper)]
         fresh = np.flatnonzero(np.isneginf(limit))
         if len(fresh) and upper.shape[1] >= self._kept:
-            every = np.arange(upper.shape[1])
-            lower = _below(upper[fresh], width(fresh[:, None], every[None, :]))
-            limit[fresh] = np.partition(lower, -self._kept, axis=1)[:, -self._kept]
+            bound = upper if len(fresh) == len(upper) else upper[fresh]
+            apart = width(fresh[:, None], np.arange(upper.shape[1])[None, :])
+            if apart.ndim:  # where it is one number for all, it can wait
+                bound, apart = _below(bound, apart), np.zeros(())
+            limit[fresh] = _below(np.partition(bound, -self._kept, axis=1)[:, -self._kept], apart)
         low = np.nextafter(limit.astype(upper.dtype), upper.dtype.type(-np.inf))
         # Far faster than asking for both numbers at once.
         asked, column = np.divmod(np.flatnonzero(upper >= low[:, None]), upper.shape[1])
@@ -72,8 +74,9 @@ class BestRows:
     def found(self) -> tuple[Array, Array]:
         """Rows ``(Q, kept)``, best first, and their scores; -1 and -inf where there are not as many."""
         self._settle(self._doubtful())
-        self._keep(self._ranked() < self._kept)
         rank = self._ranked()
+        self._keep(rank < self._kept)
+        rank = rank[rank < self._kept]
         rows = np.full((len(self._limit), self._kept), -1, dtype=np.int64)
         scores = np.full(rows.shape, -np.inf)
         rows[self._query, rank], scores[self._query, rank] = self._row, self._upper
@@ -91,11 +94,13 @@ class BestRows:
         """Candidates whose bounds overlap with those of another of the same query."""
         order = np.lexsort((-self._upper, self._query))
         query, lower, upper = self._query[order], self._lower[order], self._upper[order]
-        least, joins = np.inf, np.zeros(len(order), dtype=bool)
-        for i in range(1, len(order)):
-            same = query[i] == query[i - 1]
-            least = min(least, lower[i - 1]) if same else np.inf
-            joins[i] = same and least <= upper[i]
+        rank = _rank_in_groups(query)
+        joins = np.zeros(len(order), dtype=bool)
+        least = np.full(len(self._limit), np.inf)  # the lowest bound of the better ones of each query
+        by_rank = np.argsort(rank, kind="stable")
+        for some in np.split(by_rank, np.flatnonzero(np.diff(rank[by_rank])) + 1):
+            joins[some] = least[query[some]] <= upper[some]
+            least[query[some]] = np.minimum(least[query[some]], lower[some])
         joins[:-1] |= joins[1:]
         return np.asarray(order[joins])
 
@@ -190,8 +195,9 @@ def _single(moved: Array, columns: list[Array], squares: Array) -> tuple[Array, 
 
 
 def _below(upper: Array, width: Array) -> Array:
-    """Bounds from below; what has no width to speak of has none."""
-    return np.where(np.isinf(width), -np.inf, upper - np.where(np.isinf(width), 0.0, width))
+    """Bounds from below; what may be anything has none."""
+    with np.errstate(invalid="ignore"):  # infinite bounds of infinite width
+        return np.asarray(np.fmax(upper - width, -np.inf))
 
 
 def _rank_in_groups(sorted_groups: Array) -> Array:

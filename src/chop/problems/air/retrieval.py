@@ -31,6 +31,7 @@ from chop.storage.atomic import atomic_path, make_folder
 KEPT = 64  # windows remembered for each question: enough unless a long lead forbids nearly all of them
 _FORMAT = 1
 _TOLERANCE = 2e-6  # more than single precision can be off by in a cosine
+_WIDTH = np.array(_TOLERANCE, dtype=np.float32)
 _HOURS_AT_A_TIME = 512
 _EXAMPLES_AT_A_TIME = 1024
 _WINDOWS_AT_A_TIME = 16
@@ -140,7 +141,7 @@ def similar_to_windows(
 
 def _tolerance(query: Array, window: Array) -> Array:
     """How far cosines in single precision may be off, for all alike."""
-    return np.full(np.broadcast(query, window).shape, _TOLERANCE)
+    return _WIDTH
 
 
 def _products(frames: Array, asked: Array, first: int, stop: int) -> Array:
