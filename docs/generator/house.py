@@ -27,6 +27,7 @@ DOORS = {
     ("chop.operators.inspection.fact", "chop.pictures"),  # facts.plot() and facts.save()
     ("chop.core.text", "chop.operators"),  # the registry looks operators up, ours like anybody's
     ("chop.core.grids", "scipy"),  # a tree, where points are many
+    ("chop.core.next_error", "scipy"),  # Student's t, when a band or trust is asked for
     ("chop.core.model", "jax"),  # from_jax
     ("chop.core.labelled", "xarray"),  # Result.to_xarray
     ("chop.core.program", "chop.storage"),  # program.save() writes a file that is whole or not there
