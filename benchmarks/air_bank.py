@@ -1,12 +1,12 @@
-"""Air quality with a bank: candidates weighed on questions of 2023, asked in 2024, and learning hour by hour.
+"""Air quality with a bank: candidates weighed on 2023, asked in 2024, and learning hour by hour.
 
-    python benchmarks/air_bank.py --data DIR --store DIR [--past 256] [--questions 1444] [--direction bthsa-yrd]
+    python benchmarks/air_bank.py --data DIR --store DIR [--past 256] [--questions 1444] [--direction D]
     python benchmarks/air_bank.py --data DIR --store DIR --report docs/results/bank_air.md
 
-The first command measures: for every question the products of the candidates' errors, from which every mixture
-follows. It is resumable, and two of them with different directions use two cores. The second writes the tables.
-Past questions: 2023, with examples and normalisation from 2022. Questions: 2024, with those of 2022 and 2023,
-the very ones of `chop bench air`. Nothing is chosen on 2024.
+The first command measures: for every question the products of the candidates' errors, from which every
+mixture follows. It is resumable, and two of them with different directions use two cores. The second writes
+the tables. Past questions: 2023, with examples and normalisation from 2022. Questions: 2024, with those of
+2022 and 2023, the very ones of `chop bench air`. Nothing is chosen on 2024.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def measure(data: Path, store: Path, direction: str, year: int, count: int) -> N
                 for program in programs:
                     answer = program.run(model, case.prompt, trace=False, max_bytes=WHOLE).values
                     errors.append((answer - case.target)[..., -2:].double())
-            assert seen is not None and std is not None
+            assert seen is not None
+            assert std is not None
             shown = torch.where(seen, torch.stack(errors), 0) * std
             number = seen.sum(dim=1)
             moments = torch.einsum("knsc,lnsc->nckl", shown, shown) / number.clamp(min=1)[..., None, None]
@@ -142,7 +143,7 @@ def load(store: Path, year: int, direction: str, lead: int, count: int) -> Measu
 
 
 def mean_error(measured: Measured, weights: Tensor) -> Tensor:
-    """Mean over the questions of root mean squared errors ``(c,)``; weights are ``(c, Q, K)`` or ``(c, K)``."""
+    """Mean over questions of root mean squared errors ``(c,)``; weights ``(c, Q, K)`` or ``(c, K)``."""
     if weights.ndim == 2:
         weights = weights.unsqueeze(1).expand(-1, len(measured.hours), -1)
     squares = torch.einsum("cqk,cqkl,cql->cq", weights, measured.moments, weights).clamp(min=0)
@@ -150,7 +151,7 @@ def mean_error(measured: Measured, weights: Tensor) -> Tensor:
 
 
 def streamed(measured: Measured, start: Any, lead: int) -> Tensor:
-    """The weights ``(c, Q, K)`` that each question of a stream is answered with: truth comes ``lead`` h later."""
+    """The weights ``(c, Q, K)`` that each question is answered with: truth comes ``lead`` h later."""
     unit = torch.where(measured.counted, measured.moments[..., 0, 0], 0).sum(dim=1) / measured.counted.sum(
         dim=1
     )
@@ -239,27 +240,30 @@ SHOWN = (
 )  # fmt: skip
 
 
+INTRODUCTION = """# Air quality with a bank
+
+`python benchmarks/air_bank.py --data DIR --store DIR`, then `--report docs/results/bank_air.md`; bundled
+networks, each carried to the other region, 88 conditions (2 directions, 2 ways to choose examples, 11
+leads, 2 pollutants). Root mean squared error over stations, mean over questions, beside that of Raw on the
+same questions. Weights of {count} candidates were fitted on {past} questions of 2023 with examples of 2022,
+for each direction, selection, lead and pollutant; asked were {least} to {most} questions of 2024 a
+condition, spread over the year (the first of the order of `chop bench air`).
+
+- *bank*: those weights, fixed, on the condition's own examples; *both selections*: the bank also shows the
+  examples of the other selection, so candidates are twice as many.
+- *learning*: the same weights as a prior of BOA, told each truth when it is there, through 2024.
+- *BOA from nothing*, *ML-Poly (opera)*: the same candidates without a prior; ML-Poly is what the R package
+  opera does by default. *best candidate of 2024*: the best single one in hindsight.
+"""
+TABLE = (
+    "| rule | below Raw | worse by more than 0.3 % | mean | worst | best |",
+    "|---|---|---|---|---|---|",
+)
+
+
 def report(found: Sequence[Row], past: int) -> str:
     least, most = min(row.questions for row in found), max(row.questions for row in found)
-    lines = [
-        "# Air quality with a bank",
-        "",
-        "`python benchmarks/air_bank.py --data DIR --store DIR`, then `--report docs/results/bank_air.md`; bundled",
-        "networks, each carried to the other region, 88 conditions (2 directions, 2 ways to choose examples, 11 leads,",
-        "2 pollutants). Root mean squared error over stations, mean over questions, beside that of Raw on the same",
-        f"questions. Weights of {len(CANDIDATES)} candidates were fitted on {past} questions of 2023 with examples of",
-        f"2022, for each direction, selection, lead and pollutant; asked were {least} to {most} questions of 2024 a",
-        "condition, spread over the year (the first of the order of `chop bench air`).",
-        "",
-        "- *bank*: those weights, fixed, on the condition's own examples; *both selections*: the bank also shows the",
-        "  examples of the other selection, so candidates are twice as many.",
-        "- *learning*: the same weights as a prior of BOA, told each truth when it is there, through 2024.",
-        "- *BOA from nothing*, *ML-Poly (opera)*: the same candidates without a prior; ML-Poly is what the R package",
-        "  opera does by default. *best candidate of 2024*: the best single one in hindsight.",
-        "",
-        "| rule | below Raw | worse by more than 0.3 % | mean | worst | best |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = [INTRODUCTION.format(count=len(CANDIDATES), past=past, least=least, most=most), *TABLE]
     for name in SHOWN:
         change = np.array([row.beside_raw(name) for row in found])
         lines.append(

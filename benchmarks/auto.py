@@ -19,6 +19,7 @@ from torch import Tensor
 
 import chop
 from chop.core import metrics
+from chop.core.independence import averaged_together
 from chop.core.model import MAX_BYTES, Caller
 from chop.core.program import Program
 from chop.core.tasks import Request, Steps, schedule
@@ -28,7 +29,6 @@ from chop.operators.auto.proposing import Exploration, RouteProposal
 from chop.operators.auto.routes import BARE, CORRECTED, FRAME, SCALES, Route
 from chop.operators.auto.trials import Candidates, QuestionRows
 from chop.operators.evidence import cautious_weights, evidence_weights, judge
-from chop.core.independence import averaged_together
 from chop.operators.mixtures import Combine
 from chop.problems import conservation, mfc
 from chop.problems.case import Case

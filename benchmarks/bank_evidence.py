@@ -40,6 +40,24 @@ STATION_PROGRAM = (
 )
 
 
+INTRODUCTION = """# What a bank of one operator adds
+
+`python benchmarks/bank_evidence.py --n {n} --data DIR`; bundled networks, test seeds, mean relative L2
+errors. A bank of {pairs} pairs of one operator (of {operators} operators of each mean-field-control family
+in turn), other questions about the same. *random*, *similar*: which five pairs are shown. *with evidence*:
+similar examples, and candidates weighed on {past} past questions of the bank (`bank.calibrate`) beside each
+question's own examples. The last columns: bands of 80, 90 and 95 % of `auto` with evidence, from past
+questions.
+"""
+STATIONS = """
+## Stations
+
+A bank of 2022 and 2023 (`chop.bank.stations.station_bank`), calibrated on 200 of its own questions without
+their examples (`examples=False`), similar examples; 96 questions of 2024 a row. Bands of 80, 90 and 95 %,
+both pollutants.
+"""
+
+
 @dataclass(frozen=True)
 class OneOperator:
     """A bank of pairs of one operator, and other questions about it."""
@@ -136,7 +154,8 @@ def _error(values: Tensor, truth: Tensor) -> float:
 def stations(data: Path, count: int) -> list[str]:
     """Bands of the calibrated mixture at stations, from past questions alone."""
     lines = [
-        "| network → region | lead (h) | error beside Raw, PM2.5 and O3 | points inside, % | whole answers inside, % |",
+        "| network → region | lead (h) | error beside Raw, PM2.5 and O3 | points inside, % | "
+        "whole answers inside, % |",
         "|---|---|---|---|---|",
     ]
     for network, region in (("bthsa", "yrd"), ("yrd", "bthsa")):
@@ -180,27 +199,11 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     lines = [
-        "# What a bank of one operator adds",
-        "",
-        f"`python benchmarks/bank_evidence.py --n {given.n} --data DIR`; bundled networks, test seeds, mean relative L2",
-        f"errors. A bank of {PAIRS} pairs of one operator (of {OPERATORS} operators of each mean-field-control family in",
-        "turn), other questions about the same. *random*, *similar*: which five pairs are shown. *with evidence*: similar",
-        f"examples, and candidates weighed on {PAST} past questions of the bank (`bank.calibrate`), beside each question's",
-        "own examples. The last columns: bands of 80, 90 and 95 % of that, from past questions.",
-        "",
+        INTRODUCTION.format(n=given.n, pairs=PAIRS, operators=OPERATORS, past=PAST),
         *functions(given.n),
     ]
     if given.data is not None:
-        lines += [
-            "",
-            "## Stations",
-            "",
-            "A bank of 2022 and 2023 (`chop.bank.stations.station_bank`), calibrated on 200 of its own questions without",
-            "their examples (`examples=False`), similar examples; questions of 2024. Past questions of two years next to",
-            "each other in time are not a new year: where whole answers are inside too seldom, that is why.",
-            "",
-            *stations(given.data, 96),
-        ]
+        lines += [STATIONS, *stations(given.data, 96)]
     text = "\n".join(lines) + "\n"
     print(text)
     if given.out is not None:

@@ -12,7 +12,7 @@ from chop.core.deprecated import find_moved_modules
 from chop.core.lazy import attach
 
 if TYPE_CHECKING:
-    from chop import evolution, files, icon, operators, problems, testing
+    from chop import bank, evolution, files, icon, operators, problems, testing
     from chop.bank.bank import Bank
     from chop.bank.estimator import InContextOperator
     from chop.core import metrics
@@ -50,6 +50,7 @@ __all__ = [
     "Result",
     "Rollout",
     "Trace",
+    "bank",
     "evolution",
     "evolve",
     "files",
@@ -91,6 +92,7 @@ __getattr__, __dir__ = attach(
         "chop.operators.inspection.inspecting": ("inspect",),
     },
     {
+        "bank": "chop.bank",
         "evolution": "chop.evolution",
         "files": "chop.files",
         "icon": "chop.icon",

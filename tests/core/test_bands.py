@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -235,7 +236,6 @@ def test_split_conformal_by_hand():
 
 
 def test_it_is_what_mapie_gives():
-    import numpy as np
     from mapie.regression import SplitConformalRegressor
     from sklearn.dummy import DummyRegressor
 

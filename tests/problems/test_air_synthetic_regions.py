@@ -125,7 +125,7 @@ def test_bad_questions(world, monkeypatch):
     monkeypatch.delenv("CHOP_AIR_DATA", raising=False)
     with pytest.raises(DataError, match="CHOP_AIR_DATA"):
         air.sample("yrd", 3)
-    with pytest.raises(DataError, match="has no region .nowhere.: it has bthsa, yrd"):
+    with pytest.raises(DataError, match=r"has no region .nowhere.: it has bthsa, yrd"):
         air.sample("nowhere", 3, data=world)
     with pytest.raises(DataError, match="fewer than the 99999 asked for"):
         air.sample("yrd", 99999, data=world)

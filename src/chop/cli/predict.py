@@ -154,7 +154,7 @@ def predict(
                 file, chosen, model, out, validate=validate, band=band, batch=batch, overwrite=force,
                 workers=workers, executor=None if executor is None else executor.value, strict=strict,
                 restart=restart, progress=progress,
-                scores=None if calibration is None else calibration.scores,
+                scores=None if calibration is None else calibration.scores, questions_name=questions.name,
             )  # fmt: skip
         except KeyboardInterrupt:
             if not answered:

@@ -34,8 +34,7 @@ class PredictedLogarithm(NamedTuple):
         """The probability ``(B,)`` that the next one is smaller."""
         from scipy.special import stdtr
 
-        width = self.width.clamp(min=LEAST)
-        steps = ((logarithm - self.centre) / width).cpu().numpy()
+        steps = ((logarithm - self.centre) / self.width.clamp(min=LEAST)).cpu().numpy()
         return torch.from_numpy(stdtr(self.freedom.cpu().numpy(), steps)).to(self.centre)
 
 

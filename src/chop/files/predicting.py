@@ -79,6 +79,7 @@ def predict(
     out: str | Path,
     *,
     model_name: str = "",
+    questions_name: str = "",
     validate: bool = False,
     band: float | None = None,
     scores: ConformalScores | None = None,
@@ -93,6 +94,7 @@ def predict(
     """Answer every question of a file; memory is bounded by ``batch`` questions for each worker.
 
     ``program`` may be given by its text or its name, ``model`` is a model or what `choose_model` takes.
+    ``questions_name`` is what the answers call the questions, where that is not the name of their file.
     ``out`` appears when all is done. Until then what is done is kept beside it, and the same call goes on
     from there, unless ``restart`` is asked for; for that a model that is neither a source nor a torch module
     needs a ``model_name``. A question that cannot be answered is marked; with ``strict`` the first of them is
@@ -129,7 +131,7 @@ def predict(
                     _answer(pool, run, len(questions), size, strict, progress)
             name = model if isinstance(model, str) else model_name
             with atomic_path(target, FileError, overwrite, run.complete_file) as partial:
-                write_answers(partial, target.suffix, _answers(questions, work, name, run))
+                write_answers(partial, target.suffix, _answers(questions, work, (questions_name, name), run))
                 run.deliver()
         run.discard()
         return _summary(run, resumed)
@@ -197,9 +199,13 @@ def _band_level(asked: float | None, program: Program, judged: bool) -> float:
     return check_level(asked)
 
 
-def _answers(questions: QuestionFile, work: AnsweringWork, model: str, run: UnfinishedRun) -> Answers:
+def _answers(
+    questions: QuestionFile, work: AnsweringWork, names: tuple[str, str], run: UnfinishedRun
+) -> Answers:
+    """All answers with notes on where they come from: ``names`` of the questions and of the model."""
     notes: dict[str, Any] = {
-        "questions": readable(questions.path.name), "program": str(work.program), "model": readable(model),
+        "questions": readable(names[0] or questions.path.name), "program": str(work.program),
+        "model": readable(names[1]),
         "calls": _costs(run)[0], "made_with": f"chop {__version__}",
     }  # fmt: skip
     if work.band:
