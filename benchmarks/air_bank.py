@@ -270,7 +270,7 @@ def report(found: Sequence[Row], past: int) -> str:
             f"| {name} | {int((change < 0).sum())} of {len(found)} | {int((change > 0.003).sum())} | "
             f"{100 * change.mean():+.2f} % | {100 * change.max():+.2f} % | {100 * change.min():+.2f} % |"
         )
-    lines += ["", "## Condition by condition", ""]
+    lines += ["", "![Change of the error by lead](bank_air.png)", "", "## Condition by condition", ""]
     names = (
         "CHOP(Air)",
         "bank",
@@ -289,6 +289,42 @@ def report(found: Sequence[Row], past: int) -> str:
             f"{row.errors['Raw']:.2f} | {change} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def draw(found: Sequence[Row], path: Path) -> None:
+    """Change of the mean error against Raw by lead, a panel for each direction and pollutant."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    lines = (
+        ("CHOP(Air)", "random", "#999999", "o:"), ("CHOP(Air)", "similar", "#999999", "o-"),
+        ("bank", "random", "#0072b2", "s:"), ("bank", "similar", "#0072b2", "s-"),
+        ("bank, both selections", "random", "#d55e00", "^:"),
+        ("bank, both selections", "similar", "#d55e00", "^-"),
+    )  # fmt: skip
+    figure, panels = plt.subplots(2, 2, figsize=(9, 6), sharex=True, sharey=True, layout="constrained")
+    for row, direction in zip(panels, DIRECTIONS, strict=True):
+        for panel, pollutant in zip(row, POLLUTANTS, strict=True):
+            for name, selection, colour, style in lines:
+                wanted = direction, selection, pollutant
+                own = [r for r in found if (r.direction, r.selection, r.pollutant) == wanted]
+                change = [100 * r.beside_raw(name) for r in own]
+                label = f"{name}; {selection} examples"
+                panel.plot([r.lead for r in own], change, style, color=colour, label=label, ms=4, lw=1.2)
+            panel.axhline(0, color="black", lw=0.8)
+            panel.set_xscale("log")
+            panel.set_xticks(LEADS, [str(lead) for lead in LEADS], fontsize=7)
+            panel.minorticks_off()
+            network, region = direction.upper().split("-")
+            panel.set_title(f"{network} network in {region}: {pollutant}", fontsize=9)
+    for panel in panels[:, 0]:
+        panel.set_ylabel("error beside Raw (%)")
+    for panel in panels[1]:
+        panel.set_xlabel("lead (h)")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
+    figure.savefig(path, dpi=90)
 
 
 def main() -> None:
@@ -314,6 +350,7 @@ def main() -> None:
         key=lambda row: (row.direction, row.selection, row.pollutant == "O3", row.lead),
     )
     given.report.write_text(report(found, given.past))
+    draw(found, given.report.with_suffix(".png"))
 
 
 if __name__ == "__main__":
