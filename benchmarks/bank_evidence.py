@@ -54,7 +54,7 @@ STATIONS = """
 
 A bank of 2022 and 2023 (`chop.bank.stations.station_bank`), calibrated on 200 of its own questions without
 their examples (`examples=False`), similar examples; 96 questions of 2024 a row. Bands of 80, 90 and 95 %,
-all channels.
+points of the two pollutants, whole answers of all four channels.
 """
 
 
@@ -175,14 +175,14 @@ def stations(data: Path, count: int) -> list[str]:
 
 
 def _inside(result: Result, case: Any) -> str:
-    """Coverage of what was observed, in all channels, point by point and of whole answers."""
+    """Coverage of what was observed: of the pollutants' points, and of whole answers in all channels."""
     seen, cells = case.mask, []
     for simultaneous in (False, True):
         shares = []
         for level in LEVELS:
             inside = result.band(level, simultaneous).covers(case.target) | ~seen
-            whole = inside.flatten(1).all(dim=1) if simultaneous else inside[seen]
-            shares.append(100 * float(whole.double().mean()))
+            told = inside.flatten(1).all(dim=1) if simultaneous else inside[..., -2:][seen[..., -2:]]
+            shares.append(100 * float(told.double().mean()))
         cells.append(" / ".join(f"{share:.0f}" for share in shares))
     return " | ".join(cells)
 

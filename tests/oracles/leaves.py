@@ -12,11 +12,13 @@ def frame(question, extreme):
     t = time_axis(question)
     if t is None:
         return copy_query(question)
-    times = question.query_coords[:, t]
-    chosen = np.flatnonzero(times == extreme(times))
-    source = np.delete(question.query_coords[chosen], t, axis=1)
-    target = np.delete(question.at, t, axis=1)
-    return resample(source, target, question.query[chosen])
+    return frame_at(question.query_coords, question.query, question.at, t, extreme)
+
+
+def frame_at(coords, values, at, t, extreme):
+    """The same for any function."""
+    chosen = np.flatnonzero(coords[:, t] == extreme(coords[:, t]))
+    return resample(np.delete(coords[chosen], t, axis=1), np.delete(at, t, axis=1), values[chosen])
 
 
 def last_frame(question):
@@ -34,10 +36,14 @@ def mean_frame(question):
     t = time_axis(question)
     if t is None:
         return copy_query(question)
-    places = np.delete(question.query_coords, t, axis=1)
-    source = np.unique(places, axis=0)
-    means = [np.mean(question.query[(places == place).all(axis=1)], axis=0) for place in source]
-    return resample(source, np.delete(question.at, t, axis=1), np.array(means))
+    times = question.query_coords[:, t]
+    target = np.delete(question.at, t, axis=1)
+    frames = []
+    for time in np.unique(times):
+        chosen = np.flatnonzero(times == time)
+        source = np.delete(question.query_coords[chosen], t, axis=1)
+        frames.append(resample(source, target, question.query[chosen]))
+    return np.mean(frames, axis=0)
 
 
 def copy_query(question):

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .grids import coincide, first_smallest
-from .prompt import Question, visible_values
+from .leaves import frame_at
+from .prompt import Question, time_axis, visible_values
 from .scales import conservation_scale, mfc_scale, rounding, sample_std
 
 
@@ -86,13 +87,24 @@ def flip(question):
 def increment(question):
     """The outputs become y_i - x_i, and the answer is added to the input that was asked.
 
-    This version is for inputs on the grid of their outputs alone.
+    Of inputs that are not on the grid of their outputs the last frame counts, where there is a time.
     """
-    grids = zip([*question.x_coords, question.query_coords], [*question.y_coords, question.at], strict=True)
-    if not all(coincide(x, y) for x, y in grids) or question.query.shape[1] != question.c_out:
-        raise ValueError("increment needs outputs on the grid, and with the channels, of their inputs")
-    mapped = replace(question, ys=[y - x for x, y in zip(question.xs, question.ys, strict=True)])
-    return Fitted(mapped, lambda values: values + question.query, lambda h, values: values + question.xs[h])
+    if question.query.shape[1] != question.c_out:
+        raise ValueError("increment needs outputs with the channels of their inputs")
+    xs = last_on(question, question.x_coords, question.xs, question.y_coords)
+    (query,) = last_on(question, [question.query_coords], [question.query], [question.at])
+    mapped = replace(question, ys=[y - x for x, y in zip(xs, question.ys, strict=True)])
+    return Fitted(mapped, lambda values: values + query, lambda h, values: values + xs[h])
+
+
+def last_on(question, coords, functions, grids):
+    """Functions as they are if all are on their grids, else their last frames there."""
+    if all(coincide(x, y) for x, y in zip(coords, grids, strict=True)):
+        return functions
+    t = time_axis(question)
+    if t is None:
+        raise ValueError("increment needs outputs on the grid of their inputs, or a time")
+    return [frame_at(x, u, y, t, np.max) for x, u, y in zip(coords, functions, grids, strict=True)]
 
 
 def shift(field, r):

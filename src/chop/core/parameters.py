@@ -35,6 +35,9 @@ class Param:
     options: tuple[str, ...] = ()
     optional: bool = False
     at_least: int = 1
+    searched: bool = True
+    """Whether an evolution tries other values; one that an operator was given later is not, or kept searches
+    would go on otherwise than they began."""
 
     @property
     def allowed(self) -> str:
@@ -93,9 +96,10 @@ def _declare(param: Param, **default: Any) -> Any:
     return dataclasses.field(metadata={"param": param}, **default)
 
 
-def number(default: float | None, low: float, high: float, doc: str) -> Any:
+def number(default: float | None, low: float, high: float, doc: str, searched: bool = True) -> Any:
     """A real parameter; a default of None makes it optional."""
-    return _declare(Param("number", doc, low, high, optional=default is None), default=default)
+    param = Param("number", doc, low, high, optional=default is None, searched=searched)
+    return _declare(param, default=default)
 
 
 def integer(default: int, low: int, high: int, doc: str) -> Any:

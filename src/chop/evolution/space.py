@@ -34,9 +34,11 @@ def program_parameters(operator: type[Operator]) -> dict[str, Param]:
 
 
 def value_parameters(operator: type[Operator]) -> dict[str, Param]:
-    """The parameters that take values by themselves; lists of numbers and names stay as they are."""
+    """The parameters that other values are tried of; lists of numbers and names stay as they are."""
     fixed = ("program", "programs", "numbers", "names")
-    return {key: param for key, param in operator.params().items() if param.kind not in fixed}
+    return {
+        key: param for key, param in operator.params().items() if param.searched and param.kind not in fixed
+    }
 
 
 def _takes_programs(param: Param) -> bool:

@@ -83,7 +83,9 @@ class Normalize(Transform):
     law: ClassVar[str] = "The way back undoes the way there; mapped inputs have mean 0 and that deviation."
     helps: ClassVar[str] = "when channels have different units"
     separate: bool = flag(False, "outputs are normalised by their own statistics")
-    target: float = number(1.0, 0.01, 100.0, "deviation of mapped inputs; a model may be at home at another")
+    target: float = number(
+        1.0, 0.01, 100.0, "deviation of mapped inputs; a model may be at home at another", searched=False
+    )
 
     def fit(self, prompt: Prompt) -> Frame:
         inputs = self._statistics(prompt.inputs.values)

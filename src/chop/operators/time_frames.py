@@ -35,7 +35,11 @@ def mean_frame(part: Field, at: Tensor, axis: int | None, who: str) -> Tensor:
     count = len(times.reshape(-1, times.shape[-1])[0].unique())
     if times.shape[-1] % count:
         raise ProgramError(f"{who} needs equally many points at every time")
-    order = times.argsort(dim=-1, stable=True).expand(*part.batch, times.shape[-1])
+    order = times.argsort(dim=-1, stable=True)
+    grouped = times.gather(-1, order).unflatten(-1, (count, -1))
+    if not bool((grouped == grouped[..., :1]).all()):
+        raise ProgramError(f"{who} needs equally many points at every time")
+    order = order.expand(*part.batch, times.shape[-1])
     ordered = resample(part.coords[..., others], order).unflatten(-2, (count, -1))
     frames = resample(part.values, order).unflatten(-2, (count, -1))
     return resample(frames, nearest_index(ordered, at[..., others].unsqueeze(-3))).mean(dim=-3)
