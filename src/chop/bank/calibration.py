@@ -31,7 +31,17 @@ from chop.operators.mixtures import Average, error_moments
 from chop.operators.weighing import Weigh
 from chop.storage.atomic import write_text
 from chop.storage.json_text import json_text
-from chop.storage.schema import Shape, checked_record, finite, list_of, optional, record_of, safe_int, string
+from chop.storage.schema import (
+    Shape,
+    boolean,
+    checked_record,
+    finite,
+    list_of,
+    optional,
+    record_of,
+    safe_int,
+    string,
+)
 
 if TYPE_CHECKING:
     from chop.bank.bank import Bank
@@ -239,10 +249,6 @@ _STATE = ("prior", "total", "squares", "largest")
 _LARGEST = 64 * 2**20
 
 
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
 def _object(value: Any) -> bool:
     return isinstance(value, dict)
 
@@ -253,7 +259,7 @@ _SHAPE: Shape = {
     "by": string,
     "lead": optional(safe_int),
     "trust": finite,
-    "examples": _flag,
+    "examples": boolean,
     "kept": list_of(finite),
     "gain": list_of(finite),
     "candidates": list_of(

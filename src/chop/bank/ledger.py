@@ -15,9 +15,11 @@ from typing import Any
 
 from chop.core.errors import BankError
 from chop.storage.schema import (
+    Check,
     Record,
     Shape,
     anything,
+    boolean,
     finite,
     list_of,
     mapping_of,
@@ -40,12 +42,7 @@ def _own_file(value: Any) -> bool:
 
 
 def _axis(value: Any) -> bool:
-    shapes = (
-        string,
-        optional(finite),
-        lambda flag: isinstance(flag, bool),
-        lambda flag: isinstance(flag, bool),
-    )
+    shapes: tuple[Check, ...] = (string, optional(finite), boolean, boolean)
     return (
         isinstance(value, list)
         and len(value) == len(shapes)

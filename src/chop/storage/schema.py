@@ -23,6 +23,11 @@ def string(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def boolean(value: Any) -> bool:
+    """True or false."""
+    return isinstance(value, bool)
+
+
 def safe_int(value: Any) -> bool:
     """A whole number that a double holds exactly."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**53
