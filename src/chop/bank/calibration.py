@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from chop.bank.candidates import candidates_of
-from chop.bank.past_answers import AnsweredBatch, Heard, PastQuestions, answer_past
+from chop.bank.past_answers import AnsweredBatch, Heard, PastQuestions, answer_past, answers_together
 from chop.core.conformal import ConformalScores
 from chop.core.errors import BankError, ChopError
 from chop.core.model import FrozenModel
@@ -123,7 +123,7 @@ class Calibration:
         Weights learn from every outcome. Bands stay those of the past; see `AdaptiveLevel` for streams whose
         errors drift.
         """
-        answers = torch.stack([one.run(model, prompt, trace=False).values for one in self.candidates])
+        answers, _ = answers_together(self.candidates, model, prompt, examples=False)
         outputs = Field(prompt.at, truth.to(answers.dtype), mask)
         moments, counted = error_moments(answers, outputs)
         state = self.learnt.state
@@ -284,7 +284,7 @@ def calibrate(
     k: int,
     by: By,
     questions: int = QUESTIONS,
-    like: Any = None,
+    like: Field | None = None,
     lead: int | None = None,
     examples: bool = True,
     seed: int = 0,
@@ -324,7 +324,9 @@ def calibrate(
     )
 
 
-def _asked_rows(bank: Bank, questions: int, k: int, like: Any, lead: int | None, seed: int) -> Tensor:
+def _asked_rows(
+    bank: Bank, questions: int, k: int, like: Field | None, lead: int | None, seed: int
+) -> Tensor:
     """Rows that are asked, in the order of time: those with enough examples before them.
 
     With ``like``, the most similar to some queries; else by chance.
@@ -346,7 +348,7 @@ def _asked_rows(bank: Bank, questions: int, k: int, like: Any, lead: int | None,
         )
     number = min(questions, len(pool))
     if like is not None:
-        each = max(1, -(-2 * number // len(like.values if hasattr(like, "values") else like)))
+        each = max(1, -(-2 * number // len(like.values)))
         near = bank.examples(like, min(each, len(bank)), "similar")
         ranked = torch.stack([row for column in near.mT for row in column])
         chosen = [row for row in dict.fromkeys(ranked.tolist()) if bool(allowed[row])][:number]

@@ -79,7 +79,7 @@ def answer_past(
         kept = None if folder is None else folder / f"{_key(prompt, candidates, model, examples)}.npz"
         made = None if kept is None else _read(kept, len(candidates), prompt, examples)
         if made is None:
-            made = _asked(candidates, model, prompt, examples)
+            made = answers_together(candidates, model, prompt, examples)
             if kept is not None:
                 _write(kept, *made)
         found.append(AnsweredBatch(prompt, truth, *made))
@@ -87,7 +87,7 @@ def answer_past(
     return found
 
 
-def _asked(
+def answers_together(
     candidates: Sequence[Program], model: FrozenModel, prompt: Prompt, examples: bool
 ) -> tuple[Tensor, Tensor | None]:
     """All candidates in one run, so that they share what two of them need."""
