@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 import chop
+from chop.core.conformal import ConformalScores
 from chop.core.error_scale import AnsweredPrompt
 from chop.core.errors import ProgramError
 from chop.core.spread import Spread
@@ -127,3 +128,15 @@ def test_a_result_tells_in_its_trace_and_its_page(tmp_path):
     page = result.trace.save(tmp_path / "run.html").read_text()
     assert "held-out errors of the program itself" in page
     assert "band for 90 % of the truth" in result._repr_html_()
+
+
+def test_what_a_calibration_says_of_a_question_that_is_unlike_it():
+    prompt = make_prompt(0, batch=(4,), examples=5)
+    results = chop.parse("correct(icon)").run(toy_model, prompt, trace=False)
+    truth = results.values + 0.1
+    scores = ConformalScores.of(results, truth)
+    far = prompt.mapped(query=prompt.query.with_values(50 * prompt.query.values))
+    outside = chop.parse("correct(icon)").run(toy_model, far, trace=False)
+    warned = "questions like those of the calibration"
+    assert all(any(warned in one for one in each) for each in outside.calibrated(scores).trust(0.1).reasons)
+    assert not any(warned in one for each in outside.trust(0.1).reasons for one in each)

@@ -25,6 +25,7 @@ _LARGER = 1.5
 """How much larger than every example's input a query is before that is said."""
 _NEARLY_SAME, _DIFFERENT = 0.01, 0.1
 """Of inputs and outputs, beside their size: examples that contradict each other."""
+_UNLIKE = "the probability is for questions like those of the calibration; this one is unlike its examples"
 _SCATTER = 10.0
 """Ratio of the largest to the smallest error at the examples from which that is said."""
 
@@ -76,7 +77,7 @@ def trust_in(answered: AnsweredPrompt, tolerance: float, scores: ConformalScores
         chance = predicted_relative_error(errors, outputs).below(float(limit))
         how = f"from {count(errors.sizes.shape[1], 'held-out error')} of the program itself"
     chance = torch.where(answered.rejected, 0.0, chance.reshape(prompt.batch).to(answered.values.device))
-    flat = _Flat(answered, errors, outputs)
+    flat = _Flat(answered, errors, outputs, calibrated=scores is not None)
     reasons = tuple(tuple(flat.reasons(query, tolerance)) for query in range(prompt.batch.numel()))
     return Trust(chance.to(answered.values.dtype), reasons, float(tolerance), how)
 
@@ -84,8 +85,11 @@ def trust_in(answered: AnsweredPrompt, tolerance: float, scores: ConformalScores
 class _Flat:
     """The queries of a batch one by one, in double precision."""
 
-    def __init__(self, answered: AnsweredPrompt, errors: ExampleErrors | None, outputs: Tensor) -> None:
+    def __init__(
+        self, answered: AnsweredPrompt, errors: ExampleErrors | None, outputs: Tensor, calibrated: bool
+    ) -> None:
         prompt = answered.prompt
+        self._calibrated = calibrated
         self._rejected = answered.rejected.reshape(-1)
         self._values = answered.values.double().reshape(-1, *answered.values.shape[-2:])
         self._inputs, self._seen = _rows(prompt, prompt.inputs)
@@ -101,7 +105,10 @@ class _Flat:
         if bool(self._rejected[query]):
             yield "the answer is not finite: do not use it"
             return
-        yield from self._range(query)
+        outside = tuple(self._range(query))
+        yield from outside
+        if outside and self._calibrated:
+            yield _UNLIKE
         yield from self._disagreement(query, tolerance)
         if self._errors is not None:
             yield from self._contradiction(query)
