@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import chop
+from chop.bank.calibrating import asked_rows
 from chop.bank.calibration import Calibration
 from chop.bank.candidates import candidates_of
 from chop.core.errors import BankError
@@ -146,6 +147,7 @@ def test_only_the_past_is_asked_and_shown():
     x = np.repeat(np.arange(60.0)[:, None], POINTS, axis=1)
     record = chop.Bank(x, x, coords=np.arange(POINTS) / POINTS, times=np.arange(60), known=np.arange(60) + 3)
     record.calibrate("icon", spies, questions=40, examples=False)
+    assert sum(len(asked) for _, asked in seen) >= 40
     for shown, asked in seen:
         assert (shown + 3 <= asked).all()
 
@@ -153,6 +155,9 @@ def test_only_the_past_is_asked_and_shown():
 def test_questions_that_resemble_some_queries():
     record = bank(200)
     like = pairs(200)[0][[10, 60, 120]]
+    rows = asked_rows(record, 30, 5, record.prompts(like).query, None, 0).tolist()
+    assert {10, 60, 120} <= set(rows)
+    assert rows == sorted(rows)
     found = record.calibrate("icon", halves, questions=30, like=like, examples=False)
     assert found.questions == 30
 

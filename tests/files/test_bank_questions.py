@@ -11,6 +11,7 @@ from chop.bank.calibration import CALIBRATION
 from chop.cli.root import app
 from chop.core.errors import BankError, FileError
 from chop.files.bank_questions import questions_of_bank
+from chop.files.resume import partial_folder
 
 POINTS = 8
 MODEL = """
@@ -81,10 +82,13 @@ def test_questions_stay_until_they_are_answered(folder):
     with contextlib.suppress(KeyboardInterrupt), questions_of_bank(bank, asked, out, 4, None) as made:
         first = made.path
         assert made.calibration is None
+        partial_folder(out).mkdir()  # some answers are kept
         raise KeyboardInterrupt
-    assert first.is_file()
+    written = first.stat().st_mtime_ns
     with questions_of_bank(bank, asked, out, 4, None) as again:
         assert again.path == first
+        assert first.stat().st_mtime_ns == written
+        partial_folder(out).rmdir()
     assert not first.exists()
     with questions_of_bank(bank, asked, out, 5, None) as other:
         assert other.path != first
@@ -125,5 +129,10 @@ def test_wrong_uses(folder, tmp_path_factory):
     (bank / CALIBRATION).write_text("{")
     broken = answered(folder)
     assert isinstance(broken.exception, BankError)
+    (bank / CALIBRATION).unlink()
+    out.write_bytes(b"")
+    refused = answered(folder, "--program", "icon")
+    assert isinstance(refused.exception, FileError)
+    assert not list(folder.glob(".answers*"))  # nothing was answered, so nothing is kept
     lost = run("predict", folder / "today.npz", "--model", "conservation", "--out", out, "--by", "recent")
     assert isinstance(lost.exception, FileError)

@@ -303,7 +303,7 @@ class Bank:
             folder: keeps finished answers, so that the same call goes on after it was stopped
             progress: hears how many of how many questions are answered
         """
-        from chop.bank.calibration import calibrate
+        from chop.bank.calibrating import calibrate
 
         return calibrate(
             self, program, model, k=k, by=by, questions=questions,

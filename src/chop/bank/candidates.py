@@ -61,7 +61,7 @@ def _used_by(
             obeyed[projection] += 1
     everywhere = tuple(projection for projection, times in obeyed.items() if times == len(built))
     best = sorted(used, key=lambda one: -used[one])[:MOST]
-    free = [parse(text) for text in FREE if auto.leaves and text not in auto.without]
+    free = [parse(text) for text in FREE if auto.leaves and not set(text.split(" | ")) & set(auto.without)]
     found = [
         _with(part, (*everywhere, *outer)) for part in (*best, *(p for p in free if _answers(p, prompt)))
     ]

@@ -168,7 +168,10 @@ def calibrate(
         typer.Option(metavar="QUERIES", help="Ask the past questions that resemble those of a file."),
     ] = None,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Do not ask at each question's own examples: K + 1 times cheaper.")
+        bool,
+        typer.Option(
+            "--fast", help="Do not ask at each question's own examples, which takes k times as long."
+        ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the questions drawn.")] = 0,
     out: Annotated[

@@ -13,6 +13,7 @@ from chop.bank.calibration import CALIBRATION, Calibration
 from chop.bank.choosing import By
 from chop.core.errors import BankError, FileError
 from chop.files.banks import ask_bank, read_queries
+from chop.files.resume import partial_folder
 from chop.runs.fingerprint import canonical_json, of_file, stored_digest
 
 
@@ -30,8 +31,8 @@ def questions_of_bank(
 ) -> Iterator[BankQuestions]:
     """Queries with examples from a bank, as a file, for as long as they are answered.
 
-    Its name is made from all that it depends on. When the block is left by an exception it stays: the same
-    command goes on with it. ``k`` and ``by`` are those of the bank's calibration, where it has one.
+    Its name is made from all that it depends on. Where the block is left with some of the answers kept, it
+    stays: the same command goes on with it. ``k`` and ``by`` are those of the bank's calibration, if any.
     """
     folder, asked_file, target = (Path(path).expanduser() for path in (bank, queries, out))
     file = folder / CALIBRATION
@@ -53,5 +54,8 @@ def questions_of_bank(
         if not path.is_file():
             asked, times = read_queries(asked_file, opened.form)
             ask_bank(opened, asked, times if opened.form.timed else None, path, k=shown, by=way)
-    yield BankQuestions(path, calibration)
-    path.unlink(missing_ok=True)
+    try:
+        yield BankQuestions(path, calibration)
+    finally:
+        if not partial_folder(target).exists():
+            path.unlink(missing_ok=True)
