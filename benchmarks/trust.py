@@ -32,7 +32,8 @@ from chop.bench.functions import (
 from chop.bench.functions import FAMILIES as CONTROLS
 from chop.bench.suite import Condition
 from chop.core import metrics
-from chop.core.bands import ConformalScores, band_of
+from chop.core.bands import band_of
+from chop.core.conformal import ConformalScores
 from chop.core.error_scale import AnsweredPrompt
 from chop.core.trust import trust_in
 from chop.problems import conservation, mfc

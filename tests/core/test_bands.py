@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import chop
-from chop.core.bands import AdaptiveLevel, Band, ConformalScores, band_of
-from chop.core.conformal import ScoreQuantiles
+from chop.core.adaptive_level import AdaptiveLevel
+from chop.core.bands import Band, band_of
+from chop.core.conformal import ConformalScores, ScoreQuantiles
 from chop.core.error_scale import AnsweredPrompt, example_errors
 from chop.core.errors import ProgramError
 from chop.core.independence import asked_alike

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.core.adaptive_level import AdaptiveLevel
 from chop.core.conformal import ConformalScores
 from chop.core.error_scale import AnsweredPrompt, ExampleErrors, example_errors
 from chop.core.levels import check_level
@@ -119,6 +118,3 @@ def _pointwise_factor(errors: ExampleErrors, level: float) -> Tensor:
         place = math.ceil(level * _NODES**2 - 1e-9) - 1
         factors.append(logs.flatten(1).sort(dim=1).values[:, place].exp())
     return torch.stack(factors, dim=-1)
-
-
-__all__ = ["AdaptiveLevel", "Band", "ConformalScores", "band_of", "can_be_told", "half_width_text"]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import torch
 from torch import Tensor
 
-from chop.core.bands import Band, ConformalScores, band_of, can_be_told, half_width_text
+from chop.core.bands import Band, band_of, can_be_told, half_width_text
+from chop.core.conformal import ConformalScores
 from chop.core.deprecated import renamed
 from chop.core.error_scale import AnsweredPrompt
 from chop.core.errors import ProgramError

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from chop.core.bands import Band, ConformalScores, band_of, can_be_told, half_width_text
+from chop.core.bands import Band, band_of, can_be_told, half_width_text
+from chop.core.conformal import ConformalScores
 from chop.core.error_scale import AnsweredPrompt
 from chop.core.errors import ChopError
 from chop.core.prompt import Prompt
