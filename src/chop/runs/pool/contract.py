@@ -73,6 +73,10 @@ class Site:
         """The outcome of a job that took its workers down."""
         return Lost(f"{LIVES} worker processes died under it")
 
+    def cancelled(self) -> Lost:
+        """The outcome of a job that nobody wants any more."""
+        return Lost("cancelled")
+
     def not_loaded(self, reason: str) -> ChopError:
         """The error of a worker that cannot begin."""
         return self.error(f"a worker process cannot load {self.what}: {reason}")

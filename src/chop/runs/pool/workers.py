@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from math import inf
 from multiprocessing.connection import Connection, wait
@@ -71,6 +71,11 @@ class Workers(WatchedPool):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self._workers: list[_Worker] = []
+        self._unwanted: set[Hashable] = set()
+
+    def cancel(self, key: Hashable) -> None:
+        """Let nobody be at a job any more: its outcome is `Lost`. To be called from any thread."""
+        self._unwanted.add(key)
 
     def _give(self, next_job: Callable[[], GivenJob | None]) -> bool:
         idle = [worker for worker in self._workers if worker.given is None]
@@ -109,6 +114,9 @@ class Workers(WatchedPool):
                     raise self._site.error(f"a worker process died while it loaded {self._site.what}")
                 elif worker.given is not None:
                     yield worker.release(), DIED
+            elif worker.given is not None and worker.given[0] in self._unwanted:
+                self._discard(worker)
+                yield worker.release(), self._site.cancelled()
             elif worker.ready and worker.given is not None and self._too_big(worker):
                 self._discard(worker)
                 yield worker.release(), self._site.too_big()
