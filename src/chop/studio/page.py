@@ -37,12 +37,16 @@ STYLE = """
 .studio-code, .studio-code textarea { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
   font-size: 0.86rem; }
 .studio-pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-pre.studio-pre { white-space: pre; }
 .studio-error.studio-code { white-space: pre; overflow-x: auto; max-width: 100%; }
 .studio-words { min-height: 30px; }
 .studio-drawing { overflow-x: auto; max-width: 100%; width: 100%; border: 1px solid var(--rim);
   border-radius: 6px; background: var(--paper); }
+.studio-drawing svg { max-width: 100%; min-width: min(700px, 100% + 300px); height: auto; }
 .studio-drawing [data-path] { cursor: pointer; }
+.studio-card .q-btn--dense { font-size: 0.8rem; padding: 2px 6px; }
+.body--dark .studio-card .text-negative { color: #ff9a7d !important; }
+body { --q-primary: #0b6aa2; } body.body--dark { --q-primary: #3d9bd8; }
+.nicegui-content { padding: 8px; }
 .studio-drawing [data-path]:hover, .studio-drawing [data-path]:focus { outline: 2px solid #0072b2;
   outline-offset: 2px; }
 .body--light .chop-paper { fill: #ffffff } .body--light .chop-line { stroke: #333333 }
@@ -56,6 +60,8 @@ pre.studio-pre { white-space: pre; }
 .studio-table th { text-align: left; color: var(--quiet); font-weight: 600; }
 .studio-table th, .studio-table td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--rim);
   vertical-align: top; }
+.studio-table td { white-space: nowrap; }
+.studio-table td:last-child { white-space: normal; min-width: 240px; }
 .studio-table code { overflow-wrap: anywhere; font-size: 0.8rem; }
 .studio-pad { width: 100%; max-width: 500px; touch-action: none; cursor: crosshair; }
 .studio-pad-paper { fill: var(--paper); stroke: var(--rim); } .studio-pad-axis { stroke: var(--rim); }
@@ -96,8 +102,8 @@ def _lay_out(tab: Tab, settings: Settings, sentence: str) -> None:
         dark.set_value(value)
         tab.set_dark(value)
 
-    with ui.header().classes("items-center q-py-xs").style("background: #0b4f7a; color: #ffffff"):
-        ui.label("CHOP Studio").classes("text-h6")
+    with ui.header().classes("items-center no-wrap q-py-xs").style("background: #0b4f7a; color: #ffffff"):
+        ui.label("CHOP Studio").classes("text-subtitle1 text-bold text-no-wrap")
         with ui.tabs().props("dense no-caps") as tabs:
             ui.tab("ask", "Ask").props("data-testid=tab-ask")
             ui.tab("search", "Watch a search").props("data-testid=tab-search")

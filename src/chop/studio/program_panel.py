@@ -45,7 +45,7 @@ class ProgramPanel:
         with ui.row().classes("items-center gap-1"):
             for name in ("auto", *programs):
                 button = ui.button(name, on_click=lambda _, name=name: self.use(_text_of(name)))
-                button.props(f"outline dense no-caps size=sm data-testid=catalog-{name}")
+                button.props(f"outline dense no-caps data-testid=catalog-{name}")
                 button.tooltip(_text_of(name))
         self._text = ui.textarea("program", value=tab.page.program).classes("w-full studio-code")
         self._text.props("autogrow outlined dense debounce=250 spellcheck=false data-testid=program")
@@ -91,7 +91,7 @@ class ProgramPanel:
             for found in completions(text, self._at)[:SHOWN_WORDS]:
                 after, cursor = found.applied(text, self._at)
                 button = ui.button(found.word, on_click=lambda _, t=after, c=cursor: self._complete(t, c))
-                button.props("flat dense no-caps size=sm tabindex=0").tooltip(found.meaning)
+                button.props("flat dense no-caps tabindex=0").tooltip(found.meaning)
 
     def _complete(self, text: str, cursor: int) -> None:
         self._text.value = text
@@ -134,10 +134,9 @@ class ProgramPanel:
                 ui.label(operator.head()).classes("studio-code text-bold")
                 ui.space()
                 remove = ui.button("remove", on_click=lambda: self._change(lambda p: p.removed(path)))
-                remove.props("outline dense no-caps size=sm color=negative data-testid=edit-remove")
+                remove.props("outline dense no-caps color=negative data-testid=edit-remove")
                 close = ui.button(icon="close", on_click=lambda: self._close())
-                close.props('flat dense size=sm aria-label="close" data-testid=edit-close')
-            ui.label(_help(operator)).classes("studio-quiet")
+                close.props('flat dense aria-label="close" data-testid=edit-close')
             with ui.row().classes("gap-3 items-end"):
                 self._menu("insert", program.insertable(path), lambda p, name: p.inserted(path, name))
                 self._menu("replace", program.replaceable(path), lambda p, name: p.replaced(path, name))

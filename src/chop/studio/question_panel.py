@@ -121,7 +121,7 @@ class QuestionPanel:
             flux.on_value_change(lambda change: self._set(LawQuestion, flux=change.value or None))
             for text in conservation.FLUXES.values():
                 ui.button(text, on_click=lambda _, text=text: flux.set_value(text)).props(
-                    "flat dense no-caps size=sm"
+                    "flat dense no-caps"
                 )
         with ui.row().classes("items-end gap-3"):
             self._number(LawQuestion, "number", "initial cond. no.", 0, 10**6, 1)

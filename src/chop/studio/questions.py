@@ -11,10 +11,10 @@ import binascii
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
-from chop import ChopError
+from chop import ChopError, programs
 
 KNOTS = 25
 """Values of an initial condition that is drawn by hand, evenly spaced over the circle."""
@@ -135,6 +135,11 @@ KINDS: Mapping[str, type[Question]] = {
 
 NETWORKS = {"law": "conservation", "control": "mfc", "air": "air_bthsa", "file": "conservation"}
 """The bundled network that is asked first about each kind of question."""
+PROGRAMS = {
+    kind: str(programs[name])
+    for kind, name in {"law": "conservation", "control": "mfc", "air": "air", "file": "mfc"}.items()
+}
+"""The program that stands there first: the paper's, where it has one."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +147,19 @@ class Page:
     """All that a link restores: the question, who answers it, and the program."""
 
     question: Question = LawQuestion()
-    model: str = "conservation"
-    program: str = 'moving_frame | rescale(center="mean") | icon | conserve_mean'
+    model: str = NETWORKS["law"]
+    program: str = PROGRAMS["law"]
+
+    def about(self, question: Question) -> Page:
+        """Another question; one of another kind is asked of another network.
+
+        The program stays, unless nobody has touched it.
+        """
+        if question.kind == self.question.kind:
+            return replace(self, question=question)
+        untouched = self.program == PROGRAMS[self.question.kind]
+        program = PROGRAMS[question.kind] if untouched else self.program
+        return Page(question, NETWORKS[question.kind], program)
 
     def link(self) -> str:
         """It as the words of an address; `from_link` is the inverse."""

@@ -68,7 +68,7 @@ class ResultsPanel:
         self._runs = 0
         with ui.row().classes("items-center gap-2"):
             self._run_button = ui.button("Run", icon="play_arrow", on_click=self.run)
-            self._run_button.props("no-caps data-testid=run").tooltip("Ctrl+Enter in the program")
+            self._run_button.props("no-caps data-testid=run")
             self._roll_button = ui.button("Roll out", icon="movie", on_click=self.roll_out)
             self._roll_button.props("outline no-caps data-testid=rollout")
             self._cancel = ui.button("Cancel", icon="close", on_click=self.cancel)
@@ -76,18 +76,18 @@ class ResultsPanel:
             self._cancel.set_visibility(False)
             self._spinner = ui.spinner(size="sm")
             self._spinner.set_visibility(False)
-            self._status = ui.label().classes("studio-quiet").props('data-testid=status role="status"')
+            self._status = ui.label("Ctrl+Enter in the program runs it too").classes("studio-quiet").props('data-testid=status role="status"')
         self._error = error_line("run-error")
         self._table = ui.html(sanitize=False).classes("w-full studio-scroll").props("data-testid=results")
         self._charts = ChartRow("answer-charts", "300px")
         with ui.row().classes("items-center gap-1") as self._keep:
             for name in ("raw", "program", "auto"):
                 pin = ui.button(f"pin {name}", icon="push_pin", on_click=lambda _, name=name: self._pin(name))
-                pin.props(f"flat dense no-caps size=sm data-testid=pin-{name}")
+                pin.props(f"flat dense no-caps data-testid=pin-{name}")
             unpin = ui.button("unpin all", on_click=self._unpin)
-            unpin.props("flat dense no-caps size=sm data-testid=unpin")
+            unpin.props("flat dense no-caps data-testid=unpin")
             built = ui.button("use what auto built", on_click=self._use_built)
-            built.props("flat dense no-caps size=sm data-testid=use-built")
+            built.props("flat dense no-caps data-testid=use-built")
         with ui.expansion("What auto found and why").classes("w-full").props("dense data-testid=evidence"):
             self._told = ui.label().classes("studio-pre studio-code").props("data-testid=told")
             self._found = ChartRow("found-charts", "220px")
@@ -111,10 +111,10 @@ class ResultsPanel:
         with ui.row().classes("items-center gap-1"):
             for name, made in (("Python", as_python), ("command", as_commands), ("link", self._link)):
                 button = ui.button(f"copy {name}", on_click=lambda _, made=made: self._copy(made))
-                button.props(f"flat dense no-caps size=sm data-testid=copy-{name.lower()}")
+                button.props(f"flat dense no-caps data-testid=copy-{name.lower()}")
             for name, suffix in EXPORTS.items():
                 button = ui.button(name, icon="download", on_click=lambda _, s=suffix: self._export(s))
-                button.props(f"flat dense no-caps size=sm data-testid=export{suffix.replace('.', '-')}")
+                button.props(f"flat dense no-caps data-testid=export{suffix.replace('.', '-')}")
         self._copied = ui.textarea().classes("w-full studio-code").props("readonly autogrow dense data-testid=copied")
         self._copied.bind_visibility_from(self._copied, "value", backward=bool)
 

@@ -13,7 +13,7 @@ from chop import ChopError, parse
 from chop.studio.asking import Folders
 from chop.studio.desk import Desk
 from chop.studio.jobs import RunJob
-from chop.studio.questions import NETWORKS, Page, Question
+from chop.studio.questions import Page, Question
 
 Redraw = Callable[[], None]
 
@@ -34,10 +34,9 @@ class Tab:
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def set_question(self, question: Question) -> None:
-        """Ask another question; another kind of question is asked of another network."""
-        other = question.kind != self.page.question.kind
-        model = NETWORKS[question.kind] if other else self.page.model
-        self._change(replace(self.page, question=question, model=model), self.on_question)
+        """Ask another question."""
+        page = self.page.about(question)
+        self._change(page, [*(self.on_program if page.program != self.page.program else ()), *self.on_question])
 
     def set_model(self, model: str) -> None:
         """Ask another network."""
