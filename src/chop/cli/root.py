@@ -19,6 +19,7 @@ from chop.cli.evolve import evolve
 from chop.cli.exit_codes import Commands, run_command
 from chop.cli.inspecting import inspect as inspect_questions
 from chop.cli.predict import explain, info, predict
+from chop.cli.studio import studio
 from chop.cli.terminal import examples, print_json
 from chop.cli.train import train_app
 from chop.core.errors import ChopError
@@ -71,6 +72,11 @@ _COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
         "chop convert mfc.ckpt mfc-icon.safetensors --origin 'our group, 2026' --licence CC-BY-4.0 --heads 4",
     ),
     info: ("chop info questions.h5", "chop info answers.npz --json"),
+    studio: (
+        "chop studio",
+        "chop studio --data folder --model my_model.py:net",
+        "chop studio --port 9000 --no-browser",
+    ),
 }
 """What each command does, with commands to copy below its help."""
 for _name, _group in _GROUPS.items():

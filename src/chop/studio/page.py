@@ -96,7 +96,7 @@ def build(settings: Settings) -> None:
 def _lay_out(tab: Tab, settings: Settings, sentence: str) -> None:
     ui.add_css(STYLE)
     dark = ui.dark_mode()
-    tab.address = f"http://{settings.host}:{settings.port}"
+    tab.address = settings.address
 
     def set_dark(value: bool) -> None:
         dark.set_value(value)
