@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import chop
+from chop.core.editing import named_operators, nested_programs, replace_at
 from chop.core.errors import EvolutionError
 from chop.evolution.agents import KINDS, Agent, Brief, initial_agents, mostly, propose_by_moves, revised_agent
 from chop.evolution.generation import ProgramGenerator, Strategy, Trial, adapted
@@ -23,7 +24,7 @@ from chop.evolution.population import (
     survivors,
     updated_ratings,
 )
-from chop.evolution.space import Space, named_operators, nested_programs, replace_at, structure_of
+from chop.evolution.space import Space, structure_of
 from chop.evolution.task import Limits, Task, relative_error
 from chop.evolution.tasks import load_task
 from chop.problems.case import Case

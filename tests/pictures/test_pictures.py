@@ -93,6 +93,48 @@ def test_any_program_is_drawn(program):
 
 
 @pytest.mark.parametrize("program", ALL, ids=lambda program: str(program)[:30])
+def test_every_operator_has_a_box_with_its_path(program):
+    boxes = layout(program).boxes
+    found = {box.path: box for box in boxes if box.path is not None and box.kind != "undo"}
+    assert {path: box.title for path, box in found.items()} == {
+        path: operator.name for path, operator in program.operators()
+    }
+    assert len(found) == program.size, "each its own"
+    for box in boxes:
+        assert (box.path is None) == (box.kind in ("note", "end"))
+        if box.kind == "undo":
+            assert (found[box.path].kind, found[box.path].title) == ("transform", box.title)
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda program: str(program)[:30])
+def test_boxes_of_an_interactive_drawing_are_buttons(program):
+    plain, text = program.draw(), program.draw(interactive=True)
+    root = ElementTree.fromstring(text)
+    buttons = root.findall(".//*[@data-path]")
+    boxes = [box for box in layout(program).boxes if box.path is not None]
+    assert [button.get("data-path") for button in buttons] == [box.path for box in boxes]
+    for button, box in zip(buttons, boxes, strict=True):
+        assert (button.get("role"), button.get("tabindex")) == ("button", "0")
+        assert button.get("aria-label") == f"{box.title}, {STYLES[box.kind].label}"
+    assert root.get("role") == "group"
+    assert ElementTree.fromstring(plain).get("role") == "img"
+    assert not re.search("data-path|tabindex|button|group", plain)
+    bare = re.sub(r' data-path="[^"]*" tabindex="0" role="button" aria-label="[^"]*"', "", text)
+    assert bare.replace('role="group"', 'role="img"') == plain, "nothing else differs"
+
+
+def test_an_interactive_drawing_in_words():
+    text = parse("rescale | icon").draw(interactive=True)
+    assert '<g class="chop-box chop-end">' in text
+    button = 'data-path="transform" tabindex="0" role="button" aria-label="rescale, '
+    assert f'<g class="chop-box chop-transform" {button}transform">' in text
+    assert f'<g class="chop-box chop-undo" {button}undo">' in text
+    assert 'data-path="inner" tabindex="0" role="button" aria-label="icon, frozen model"' in text
+    with pytest.raises(ChopError, match='only a program drawn as "svg" can be interactive'):
+        parse("icon").draw("mermaid", interactive=True)
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda program: str(program)[:30])
 def test_svg(program):
     text = draw_program(program, "svg")
     root = ElementTree.fromstring(text)

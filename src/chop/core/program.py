@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, final, overload
 
 from torch import Tensor
 
@@ -269,11 +269,68 @@ class Program(_Pipes, Operator):
         return load_program(path)
 
     @final
-    def draw(self, form: str = "svg") -> str:
-        """The program as a picture: ``"svg"`` or ``"mermaid"`` text."""
+    def draw(self, form: str = "svg", interactive: bool = False) -> str:
+        """The program as a picture: ``"svg"`` or ``"mermaid"`` text; in an interactive SVG every operator's
+        box can be clicked and carries its path (see `operators`) as ``data-path``."""
         from chop.pictures import draw_program
 
-        return draw_program(self, form)
+        return draw_program(self, form, interactive)
+
+    @final
+    def operators(self) -> list[tuple[str, Operator]]:
+        """Every operator with the path that leads to it, such as ``branches.0/inner``, in order."""
+        from chop.core.editing import named_operators, path_text
+
+        return [(path_text(path), part) for path, part in named_operators(self)]
+
+    @final
+    def at(self, path: str) -> Operator:
+        """The part at a path; an empty one leads to the whole."""
+        from chop.core.editing import operator_at, path_of
+
+        return operator_at(self, path_of(path))
+
+    @final
+    def inserted(self, path: str, name: str) -> Program:
+        """The program with one operator more before, after, around or beside the part at a path."""
+        from chop.core.editing import insert_at, path_of
+
+        return insert_at(self, path_of(path), name)
+
+    @final
+    def replaced(self, path: str, name: str) -> Program:
+        """The program with another operator, with its defaults, in the place of the one at a path."""
+        from chop.core.editing import path_of, replace_operator_at
+
+        return replace_operator_at(self, path_of(path), name)
+
+    @final
+    def removed(self, path: str) -> Program:
+        """The program without the operator at a path."""
+        from chop.core.editing import path_of, remove_at
+
+        return remove_at(self, path_of(path))
+
+    @final
+    def changed(self, path: str, /, **options: Any) -> Program:
+        """The program with other parameters of the operator at a path."""
+        from chop.core.editing import path_of, set_options_at
+
+        return set_options_at(self, path_of(path), options)
+
+    @final
+    def insertable(self, path: str) -> tuple[str, ...]:
+        """The names that `inserted` takes at a path."""
+        from chop.core.editing import insertable_at, path_of
+
+        return insertable_at(self, path_of(path))
+
+    @final
+    def replaceable(self, path: str) -> tuple[str, ...]:
+        """The names that `replaced` takes at a path, the present one left out."""
+        from chop.core.editing import path_of, replaceable_at
+
+        return replaceable_at(self, path_of(path))
 
     def _repr_html_(self) -> str:
         from chop.pictures.notebook import program_html

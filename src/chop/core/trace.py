@@ -99,6 +99,8 @@ class Stage:
     children: tuple[Stage, ...] = ()
     round: int | None = None
     """The round (from 1) in which the model was called here."""
+    path: str | None = None
+    """The path of its operator in the program that was run (see `Program.operators`), if it is a part."""
 
     def __repr__(self) -> str:
         return representation(

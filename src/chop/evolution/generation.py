@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from chop.core.editing import as_program, program_parameters, surround
 from chop.core.parameters import Operator, Param
 from chop.core.program import Icon, Program, Projection, Transform
-from chop.evolution.space import Space, as_program, program_parameters, surround, value_parameters
+from chop.evolution.space import Space, value_parameters
 
 RAREST_MOVE = 0.02
 """No move is made more rarely than this, once an agent makes it at all."""

@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
+from chop.core.editing import program_parameters
 from chop.core.errors import ChopError, EvolutionError
 from chop.core.text import MAX_CHARACTERS, parse
 from chop.evolution.agents import LANGUAGE_MODEL, Agent, Brief, Proposal, Proposals
 from chop.evolution.chat import Chat, ChatError, Message
 from chop.evolution.population import Candidate
-from chop.evolution.space import Space, program_parameters, value_parameters
+from chop.evolution.space import Space, value_parameters
 from chop.storage.log import AppendLog
 from chop.storage.schema import safe_int
 

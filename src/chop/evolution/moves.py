@@ -15,11 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 
-from chop.core.parameters import Operator, Param
-from chop.core.program import Program, Projected, Projection, Transform, Wrapped
-from chop.evolution.generation import ProgramGenerator, is_logarithmic, nearby_value, range_of, rounded_inside
-from chop.evolution.population import Candidate
-from chop.evolution.space import (
+from chop.core.editing import (
     TreePath,
     as_program,
     inner_programs,
@@ -29,10 +25,13 @@ from chop.evolution.space import (
     program_parameters,
     replace_at,
     set_at,
-    structure_of,
     surround,
-    value_parameters,
 )
+from chop.core.parameters import Operator, Param
+from chop.core.program import Program, Projected, Projection, Transform, Wrapped
+from chop.evolution.generation import ProgramGenerator, is_logarithmic, nearby_value, range_of, rounded_inside
+from chop.evolution.population import Candidate
+from chop.evolution.space import structure_of, value_parameters
 
 LARGEST_GROWN = 5
 """Operators of a program grown from nothing, at most."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
+from chop.core.editing import named_operators
 from chop.core.program import Program
 from chop.core.text import parse
-from chop.evolution.space import named_operators, structure_of
+from chop.evolution.space import structure_of
 
 Status = Literal["done", "stopped", "failed"]
 """Judged on every question; given up as hopeless on some of them; without a usable answer."""

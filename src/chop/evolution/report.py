@@ -18,6 +18,7 @@ from chop.core.errors import ChopError, EvolutionError
 from chop.core.metrics import Paired, paired
 from chop.core.text import parse
 from chop.evolution.agents import Agent
+from chop.evolution.history import family_of, progress_of, race_outcomes, rating_curves
 from chop.evolution.journal import Journal
 from chop.evolution.judging import CachedModel
 from chop.evolution.moves import programs_with_one_less
@@ -80,7 +81,7 @@ def analyse_winner(evolved: Evolved) -> WinnerAnalysis:
     winner = evolved.winner
     # What remains of a program without one of its parts asks mostly what the whole asks.
     task = replace(evolved.task, model=CachedModel(evolved.task.model))
-    family = _family(winner, evolved.state.candidates)
+    family = family_of(winner, evolved.state.candidates)
     trace = explain_program(task, winner.text)
     return WinnerAnalysis(_scores(task, winner), _ablation(task, winner), family, trace)
 
@@ -118,18 +119,6 @@ def _ablation(task: Task, winner: Candidate) -> tuple[tuple[str, float | None], 
         except ChopError:
             found.append((text, None))
     return tuple(sorted(found, key=lambda pair: (pair[1] is not None, pair[1] or 0.0, pair[0])))
-
-
-def _family(winner: Candidate, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """A candidate with all its ancestors, oldest first."""
-    found: set[int] = set()
-    waiting = [winner.number]
-    while waiting:
-        number = waiting.pop()
-        if number not in found:
-            found.add(number)
-            waiting += candidates[number].parents
-    return tuple(candidates[number] for number in sorted(found))
 
 
 # The page.
@@ -269,13 +258,9 @@ def _figure(figure: Figure, words: str) -> str:
 def _progress_chart(candidates: Sequence[Candidate]) -> Figure:
     """Every finished candidate's score, and the best so far, over the model evaluations spent."""
     figure, axes = _chart("model evaluations", "score (error of the start / error)")
-    spent, xs, ys, best = 0, [], [], []
-    for candidate in candidates:
-        spent += candidate.evaluations
-        if candidate.status == "done":
-            xs.append(spent)
-            ys.append(candidate.fitness)
-            best.append(max(ys))
+    points = progress_of(candidates)
+    xs, ys = [point.evaluations for point in points], [point.score for point in points]
+    best = [point.best for point in points]
     axes.plot(xs, ys, ".", color=_GREY, markersize=4, label="judged on every question")
     axes.step(xs, best, where="post", color=_CURVE_COLORS[0], linewidth=2, label="best so far")
     axes.set_ylim(bottom=min(0.9, *ys) if len(ys) > 1 else 0.0)
@@ -286,21 +271,15 @@ def _progress_chart(candidates: Sequence[Candidate]) -> Figure:
 def _rating_chart(records: Sequence[Record], kinds: Mapping[int, str]) -> Figure:
     """The agents' ratings over the races; a revision begins where its line does."""
     figure, axes = _chart("race", "Elo rating")
-    curves: dict[int, list[tuple[int, float]]] = {}
-    for record in records:
-        if record["kind"] == "race":
-            for number, rating in record["ratings"].items():
-                curves.setdefault(int(number), []).append((record["iteration"], rating))
     names = sorted(set(kinds.values()))
     seen = set()
-    for number, points in sorted(curves.items()):
-        kind = kinds[number]
-        place = names.index(kind)
+    for curve in rating_curves(race_outcomes(records), kinds):
+        place = names.index(curve.kind)
         axes.plot(
-            *zip(*points, strict=True), color=_CURVE_COLORS[place % len(_CURVE_COLORS)], linewidth=1.3,
-            linestyle=_DASHES[place % len(_DASHES)], label=None if kind in seen else kind,
+            *zip(*curve.points, strict=True), color=_CURVE_COLORS[place % len(_CURVE_COLORS)], linewidth=1.3,
+            linestyle=_DASHES[place % len(_DASHES)], label=None if curve.kind in seen else curve.kind,
         )  # fmt: skip
-        seen.add(kind)
+        seen.add(curve.kind)
     axes.axhline(INITIAL_RATING, color=_GREY, linewidth=0.8)
     axes.legend(frameon=False, fontsize=9, ncols=2)
     return figure

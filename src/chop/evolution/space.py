@@ -1,14 +1,11 @@
-"""The space that is searched: which operators suit a task's prompts, which programs are small enough, and
-programs as trees, with copies in which one part is changed.
+"""The space that is searched: which operators suit a task's prompts, and which programs are small enough.
 
-A path leads from a program to one of its parts: field names, with an index where a field holds several
-programs. Nothing here knows a particular operator.
+Nothing here knows a particular operator.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,21 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from chop.core.editing import inner_programs, named_operators, program_parameters, set_at, surround
 from chop.core.errors import ChopError
 from chop.core.parameters import Operator, Param
-from chop.core.program import Icon, Program, Projection, Transform, pipe
+from chop.core.program import Icon, Program, Projection, Transform
 from chop.core.prompt import Prompt
 from chop.core.text import MAX_CHARACTERS, parse, registry
 from chop.evolution.task import Limits, Task
 
-TreePath = tuple[tuple[str, int | None], ...]
-
 # The parameters of operators.
-
-
-def program_parameters(operator: type[Operator]) -> dict[str, Param]:
-    """The parameters that take programs."""
-    return {key: param for key, param in operator.params().items() if _takes_programs(param)}
 
 
 def value_parameters(operator: type[Operator]) -> dict[str, Param]:
@@ -41,77 +32,9 @@ def value_parameters(operator: type[Operator]) -> dict[str, Param]:
     }
 
 
-def _takes_programs(param: Param) -> bool:
-    return param.kind in ("program", "programs")
-
-
 def _all_choices(param: Param) -> tuple[Any, ...]:
     """The values of a choice or a flag; empty for numbers."""
     return (False, True) if param.kind == "flag" else param.options
-
-
-# Programs as trees.
-
-
-def _walk(root: Operator, path: TreePath = ()) -> Iterator[tuple[TreePath, Operator]]:
-    """Every operator with its path, the whole first, in the order in which they are written."""
-    yield path, root
-    for field in dataclasses.fields(root):
-        value = getattr(root, field.name)
-        if isinstance(value, Operator):
-            yield from _walk(value, (*path, (field.name, None)))
-        elif isinstance(value, tuple):
-            for index, part in enumerate(value):
-                if isinstance(part, Operator):
-                    yield from _walk(part, (*path, (field.name, index)))
-
-
-def as_program(made: object) -> Program:
-    """What is known to be a program."""
-    assert isinstance(made, Program)
-    return made
-
-
-def nested_programs(root: Program) -> list[tuple[TreePath, Program]]:
-    """Every part that answers prompts, the whole first."""
-    return [(path, part) for path, part in _walk(root) if isinstance(part, Program)]
-
-
-def named_operators(root: Program) -> list[tuple[TreePath, Operator]]:
-    """Every operator that has a name (a pipe has none)."""
-    return [(path, part) for path, part in _walk(root) if part.name]
-
-
-def inner_programs(node: Operator) -> list[Program]:
-    """The programs directly inside one."""
-    return [part for path, part in _walk(node) if len(path) == 1 and isinstance(part, Program)]
-
-
-def operator_at(root: Operator, path: TreePath) -> Operator:
-    """The operator a path leads to."""
-    for name, index in path:
-        root = getattr(root, name) if index is None else getattr(root, name)[index]
-    return root
-
-
-def replace_at(root: Program, path: TreePath, new: Operator) -> Program:
-    """A copy in which another operator stands at the path."""
-    for end in reversed(range(len(path))):
-        parent, (name, index) = operator_at(root, path[:end]), path[end]
-        before = getattr(parent, name)
-        after = new if index is None else (*before[:index], new, *before[index + 1 :])
-        new = dataclasses.replace(parent, **{name: after})
-    return as_program(new)
-
-
-def set_at(root: Program, path: TreePath, **values: Any) -> Program:
-    """A copy in which the operator at the path has other parameters."""
-    return replace_at(root, path, dataclasses.replace(operator_at(root, path), **values))
-
-
-def surround(part: Operator, inner: Program) -> Program:
-    """A transform before a program, or a projection after it."""
-    return as_program(pipe(part, inner) if isinstance(part, Transform) else pipe(inner, part))
 
 
 @lru_cache(maxsize=8192)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from chop.core.editing import TreePath, direct_parts, path_text
 from chop.core.parameters import Operator
 from chop.core.program import Icon, Program, Projected, Validator, Wrapped
 
@@ -82,6 +83,8 @@ class Box:
     height: float
     title: str
     lines: tuple[str, ...] = ()
+    path: str | None = None
+    """The path of its operator in the program (see `Program.operators`); None beside operators."""
 
     @property
     def middle(self) -> float:
@@ -163,22 +166,26 @@ def _split(text: str) -> Iterable[str]:
         yield text[start:].strip()
 
 
-def _block(program: Program) -> Layout:
+def _block(program: Program, path: TreePath = ()) -> Layout:
+    # By step, not by value: equal parts have boxes of their own.
+    inside = [
+        _block(part, (*path, step)) for step, part in direct_parts(program) if isinstance(part, Program)
+    ]
     if isinstance(program, Wrapped):
-        way_in = _operator("transform", program.transform)
-        return _row([way_in, _block(program.inner), _single("undo", program.transform.name)])
+        there = (*path, ("transform", None))
+        way_back = _single("undo", program.transform.name, path=path_text(there))
+        return _row([_operator("transform", program.transform, there), *inside, way_back])
     if isinstance(program, Projected):
-        return _row([_block(program.inner), _operator("projection", program.projection)])
-    own = _operator(box_kind(program), program)
-    rows = [_block(branch) for branch in branches(program)]
-    return _fork(rows, own, isinstance(program, Validator)) if rows else own
+        return _row([*inside, _operator("projection", program.projection, (*path, ("projection", None)))])
+    own = _operator(box_kind(program), program, path)
+    return _fork(inside, own, isinstance(program, Validator)) if inside else own
 
 
-def _operator(kind: str, operator: Operator) -> Layout:
-    return _single(kind, *words_of(operator))
+def _operator(kind: str, operator: Operator, path: TreePath) -> Layout:
+    return _single(kind, *words_of(operator), path_text(path))
 
 
-def _single(kind: str, title: str, lines: tuple[str, ...] = ()) -> Layout:
+def _single(kind: str, title: str, lines: tuple[str, ...] = (), path: str | None = None) -> Layout:
     """One box as wide and high as its words."""
     caption = box_style(kind).label
     words = max(
@@ -186,7 +193,7 @@ def _single(kind: str, title: str, lines: tuple[str, ...] = ()) -> Layout:
     )
     width = words + 2 * (PADDING + POINT)
     height = NAME_HEIGHT + len(lines) * LINE_HEIGHT + 2 * PADDING + (CAPTION_HEIGHT if caption else 0)
-    return Layout(width, height, height / 2, (Box(kind, 0, 0, width, height, title, lines),))
+    return Layout(width, height, height / 2, (Box(kind, 0, 0, width, height, title, lines, path),))
 
 
 def _row(blocks: list[Layout]) -> Layout:

@@ -53,27 +53,34 @@ _BRACKETS = {
 _CODES = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;"}
 
 
-def draw_program(program: Program, form: str) -> str:
-    """The program as ``"svg"`` (a self-contained picture) or ``"mermaid"`` (flowchart text)."""
+def draw_program(program: Program, form: str, interactive: bool = False) -> str:
+    """The program as ``"svg"`` (a self-contained picture) or ``"mermaid"`` (flowchart text).
+
+    In an interactive SVG the boxes of operators are buttons: each carries its path as ``data-path``, can be
+    reached by keyboard and says what it is. What a click does is for the page to say.
+    """
     if form == "svg":
-        return as_svg(layout(program), str(program))
+        return as_svg(layout(program), str(program), interactive=interactive)
+    if form == "mermaid" and interactive:
+        raise ChopError('only a program drawn as "svg" can be interactive')
     if form == "mermaid":
         return _Chart().text(program)
     raise ChopError(f'a program is drawn as "svg" or "mermaid", not {form!r}')
 
 
-def as_svg(layout: Layout, title: str, css: str = "") -> str:
+def as_svg(layout: Layout, title: str, css: str = "", interactive: bool = False) -> str:
     """The picture; ``title`` is what it says to those who do not see it, ``css`` its place on a page."""
     width, height = _n(layout.width), _n(layout.height)
+    role = "group" if interactive else "img"  # what is inside an image cannot be reached
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chop-drawing" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" aria-label={quoteattr(title)}'
+        f'width="{width}" height="{height}" role="{role}" aria-label={quoteattr(title)}'
         + (f" style={quoteattr(css)}>" if css else ">"),
         f"<title>{escape(title)}</title>",
         f"<style>{_DARK}</style>",
         f'<rect class="chop-paper" width="{width}" height="{height}" fill="{_PAPER}"/>',
         *(_line(line) for line in layout.lines),
-        *(_note(box) if box.kind == "note" else _box(box) for box in layout.boxes),
+        *(_note(box) if box.kind == "note" else _box(box, interactive) for box in layout.boxes),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -107,9 +114,10 @@ def _note(box: Box) -> str:
     )
 
 
-def _box(box: Box) -> str:
+def _box(box: Box, interactive: bool) -> str:
     look = box_style(box.kind)
-    parts = [f'<g class="chop-box chop-{escape(box.kind)}">', _outline(box)]
+    button = _button(box.path, f"{box.title}, {look.label}") if interactive and box.path is not None else ""
+    parts = [f'<g class="chop-box chop-{escape(box.kind)}"{button}>', _outline(box)]
     middle = _n(box.x + box.width / 2)
     y = box.y + PADDING
     if look.label:
@@ -121,6 +129,10 @@ def _box(box: Box) -> str:
         parts.append(_text(middle, y + 10, line, _MONO, "11", ""))
         y += LINE_HEIGHT
     return "".join([*parts, "</g>"])
+
+
+def _button(path: str, words: str) -> str:
+    return f' data-path={quoteattr(path)} tabindex="0" role="button" aria-label={quoteattr(words)}'
 
 
 def _text(x: str, y: float, words: str, family: str, size: str, more: str) -> str:
