@@ -18,7 +18,7 @@ _GREY = "#8a8a8a"
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "ink", "#e69f00", "#56b4e9")
 _COLORS_ON_DARK = ("#56b4e9", "#d55e00", "#009e73", "#cc79a7", "ink", "#e69f00", "#f0e442")
 _DASHES: tuple[Any, ...] = (
-    "solid", [7, 4], [2, 3], [9, 3, 2, 3], [14, 4], [9, 3, 2, 3, 2, 3], [4, 2],
+    "solid", [7, 4], [2, 3], [9, 3, 2, 3], [3, 6], [9, 3, 2, 3, 2, 3], [4, 2],
 )  # fmt: skip
 _IN_A_ROW = 3
 """Entries of a legend that fit beside each other on a narrow page."""

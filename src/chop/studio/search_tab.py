@@ -75,8 +75,8 @@ def _row(candidate: Candidate, history: SearchHistory) -> dict[str, Any]:
     finite = candidate.fitness < float("inf")
     return {
         "number": candidate.number, "score": round(candidate.fitness, 4) if finite else None,
-        "program": candidate.text, "status": _STATUS[candidate.status], "made": made, "calls": candidate.calls,
-        "parents": ", ".join(f"#{number}" for number in candidate.parents) or "–",
+        "program": candidate.text, "status": _STATUS[candidate.status], "made": made,
+        "calls": candidate.calls, "parents": ", ".join(f"#{number}" for number in candidate.parents) or "–",
     }  # fmt: skip
 
 
