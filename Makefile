@@ -8,12 +8,14 @@ LOWEST := .venv-lowest
 # Small networks gain nothing from a second thread; two single-threaded test workers do.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help setup demo quick test check unit hooks docs test-lowest wheel-check extras-check validity bench clean
+.PHONY: help setup demo studio quick test check unit studio-test hooks docs test-lowest wheel-check extras-check validity bench clean
 
 help:
 	@echo "make demo          install what is needed and run the main job, with a picture"
+	@echo "make studio        install what is needed and open the page in the browser"
 	@echo "make quick         the daily check: tests of the core and of what changed, without slow ones (a minute)"
 	@echo "make test          install what is needed and pass every check: ruff, types, tests"
+	@echo "make studio-test   drive the page in a real Chromium (needs chromium and chromedriver; minutes)"
 	@echo "make hooks         let git run ruff and mypy before each commit"
 	@echo "make docs          install what is needed and build the documentation: docs/_build/html"
 	@echo "make test-lowest   pass the tests with the lowest supported versions of everything (minutes)"
@@ -32,6 +34,10 @@ $(VENV)/.runtime: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e ".[dev]"
+	@touch $@ $(VENV)/.runtime $(VENV)/.studio
+
+$(VENV)/.studio: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e ".[studio]"
 	@touch $@ $(VENV)/.runtime
 
 $(VENV)/.docs: $(BIN)/python pyproject.toml constraints.txt
@@ -42,6 +48,9 @@ setup: $(VENV)/.dev
 
 demo: $(VENV)/.runtime
 	$(BIN)/chop demo
+
+studio: $(VENV)/.studio
+	$(BIN)/chop studio
 
 quick: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python .ci/quick.py
@@ -55,6 +64,11 @@ check: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
+
+studio-test: $(VENV)/.dev
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
+	  { echo "make studio-test drives a real browser: install Debian's chromium and chromium-driver"; exit 1; }
+	CHOP_BROWSER=1 $(ONE_THREAD) $(BIN)/python -m pytest tests/browser
 
 hooks: $(VENV)/.dev
 	$(BIN)/pre-commit install
@@ -90,4 +104,4 @@ bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do $(ONE_THREAD) $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist docs/_build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis chop-demo
+	rm -rf $(VENV) $(LOWEST) build dist docs/_build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis chop-demo chop-studio

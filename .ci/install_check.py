@@ -59,6 +59,7 @@ WITHOUT_EXTRAS = (
     python("from chop import *; print(parse('correct(icon)').calls(5))", says="6"),
     Step(WORLD, code=2, says=needs("air")),
     Step((*EVOLVE, "--executor", "ray"), code=2, says=needs("ray")),
+    Step(("chop", "studio", "--no-browser"), code=2, says=needs("studio")),
     python("import chop; chop.from_jax(abs)", code=1, says=needs("jax")),
 )
 WITH_EXTRA = {
@@ -75,6 +76,17 @@ WITH_EXTRA = {
             "model = chop.from_jax(lambda *given: given[1][:, 0])\n"
             "print(model(prompt).shape == prompt.answer_shape)",
             says="True",
+        ),
+    ),
+    "studio": (
+        python(
+            "import re, signal, subprocess, urllib.request\n"
+            "command = ['chop', 'studio', '--no-browser', '--port', '0']\n"
+            "server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)\n"
+            "address = re.search('http.*', server.stdout.readline()).group()\n"
+            "print(urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(address).status)\n"
+            "server.send_signal(signal.SIGINT); server.wait(20)",
+            says="200",
         ),
     ),
     "ray": (Step((*EVOLVE, "--executor", "ray"), says="report.html"),),

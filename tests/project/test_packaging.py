@@ -98,7 +98,7 @@ def test_there_is_one_version():
 
 def test_lowest_versions_are_those_declared():
     pinned = pins("constraints-lowest.txt")
-    tested = [*PROJECT["dependencies"], *EXTRAS["air"], *EXTRAS["jax"], *EXTRAS["dev"]]
+    tested = [*PROJECT["dependencies"], *EXTRAS["air"], *EXTRAS["jax"], *EXTRAS["studio"], *EXTRAS["dev"]]
     for requirement in requirements(tested):
         version = Version(pinned[requirement.name])
         assert requirement.specifier.contains(version), f"{requirement} leaves out {version}"
@@ -119,7 +119,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
     sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
     dynamic = re.findall(r'import_module\("(\w+)"\)', "\n".join(sources.values()))
     used = set(dynamic).union(*map(imported, sources.values())) - sys.stdlib_module_names - HARNESS
-    declared = requirements([*PROJECT["dependencies"], *EXTRAS["air"], *EXTRAS["jax"], *EXTRAS["ray"]])
+    extras = [line for extra in ("air", "jax", "ray", "studio") for line in EXTRAS[extra]]
+    declared = requirements([*PROJECT["dependencies"], *extras])
     assert used == {IMPORTED_AS.get(requirement.name, requirement.name) for requirement in declared}
 
 
@@ -163,6 +164,15 @@ def use_ray():
     Ray(Site(dict, 1, "nothing", chop.ChopError))
 
 
+def use_studio():
+    from pathlib import Path
+
+    from chop.studio.server import serve
+    from chop.studio.settings import Settings
+
+    serve(Settings(0, "token", Path("nowhere")), 0, print)
+
+
 @pytest.mark.parametrize(
     ("module", "extra", "use"),
     [
@@ -170,6 +180,7 @@ def use_ray():
         ("xarray", "air", use_xarray),
         ("h5netcdf", "air", use_xarray),
         ("ray", "ray", use_ray),
+        ("nicegui", "studio", use_studio),
     ],
 )
 def test_a_missing_extra_is_named(module, extra, use, monkeypatch):

@@ -63,6 +63,9 @@ def demo(
     trace.save(out / "trace.html")
     names = ", ".join(str(out / name) for name in ("rollout.png", "trace.png", "trace.html"))
     console.print(f"pictures: {names}")
+    console.print(
+        "To try it in the browser: make studio, or pip install 'chain-of-operators[studio]' and chop studio"
+    )
 
 
 @demo_app.command("air", epilog=examples("chop demo air --n 12"))

@@ -11,7 +11,9 @@ import typer
 def studio(
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Where it listens; the first free one from 8765 if left out, 0: any."),
+        typer.Option(
+            min=0, max=65535, help="Where it listens; the first free one from 8765 if left out, 0: any."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Station data: a folder with dataset_REGION.nc files.")
@@ -19,7 +21,9 @@ def studio(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", "-m", help="A frozen model of your own beside the bundled ones: weights or FILE.py:NAME."
+            "--model",
+            "-m",
+            help="A frozen model of your own beside the bundled ones: weights or FILE.py:NAME.",
         ),
     ] = None,
     work: Annotated[

@@ -138,10 +138,10 @@ def _drawn_frames(question: LawQuestion) -> Tensor:
 
 
 def _control(question: ControlQuestion) -> Asked:
-    case = mfc.sample(
-        question.family, question.length, 1, first=question.number, examples=question.examples
+    case = mfc.sample(question.family, question.length, 1, first=question.number, examples=question.examples)
+    words = (
+        f"mean-field control {question.family}, length scale {question.length:g}, operator {question.number}"
     )
-    words = f"mean-field control {question.family}, length scale {question.length:g}, operator {question.number}"
     return Asked(case.prompt[0], words, target=case.target[0], channel=Channel(unit="density"))
 
 
@@ -226,7 +226,8 @@ def find_file(folders: Folders, name: str) -> Path:
         if path.is_relative_to(folder.resolve()) and path.is_file():
             return path
     raise ChopError(
-        f"there is no file {name!r:.200} below the folder where the studio was started; upload it, or start there"
+        f"there is no file {name!r:.200} below the folder where the studio was started; "
+        "upload it, or start there"
     )
 
 

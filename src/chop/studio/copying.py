@@ -49,7 +49,8 @@ def _question_lines(question: Question) -> list[str]:
                 "from chop.problems import conservation",
                 "",
                 f"drawn = {list(question.drawn)}",
-                'curve = CubicSpline(np.linspace(0, 1, len(drawn) + 1), [*drawn, drawn[0]], bc_type="periodic")',
+                "x = np.linspace(0, 1, len(drawn) + 1)",
+                'curve = CubicSpline(x, [*drawn, drawn[0]], bc_type="periodic")',
                 "start = np.clip(curve(np.arange(100) / 100), -3, 3)",
                 f"times = {question.step} * np.arange({question.examples + 1 + question.horizon})",
                 f"frames = conservation.solve({question.flux!r}, start, times).values[0]",
@@ -89,9 +90,19 @@ def as_commands(page: Page) -> str:
     before = "# question.h5 is what the page exports as the question"
     match question:
         case LawQuestion(drawn=(), examples=5, step=0.1):
-            options = ["--flux", question.flux, "--n", str(question.number + 1), "--steps", str(question.horizon)]
+            options = [
+                "--flux",
+                question.flux,
+                "--n",
+                str(question.number + 1),
+                "--steps",
+                str(question.horizon),
+            ]
             options += ["--mean", str(question.mean), "--scale", str(question.scale)]
-            before, index = shlex.join(["chop", "data", "conservation", "--out", made, *options]), question.number
+            before, index = (
+                shlex.join(["chop", "data", "conservation", "--out", made, *options]),
+                question.number,
+            )
         case ControlQuestion(examples=5):
             options = ["--family", question.family, "--length", str(question.length)]
             options += ["--n", str(question.number + 1)]

@@ -36,7 +36,7 @@ class Desk:
         self._numbers = itertools.count()
         self._futures: dict[int, Future[Any]] = {}
         self._thread = threading.Thread(target=self._serve, name="studio desk", daemon=True)
-        self._closed = False
+        self._closed = threading.Event()
 
     def start(self, first: Iterable[Job] = ()) -> None:
         """Begin; the first jobs are done for nobody, to load what everybody needs."""
@@ -45,7 +45,7 @@ class Desk:
         self._thread.start()
 
     async def ask(self, job: Job) -> Any:
-        """The outcome of a job; a `Refused` with a sentence where there is none. Cancel the task to cancel it."""
+        """The outcome of a job, a `Refused` where there is none. To cancel it, cancel the task that asks."""
         if len(self._futures) >= WAITING:
             return Refused("too many jobs are waiting; try again when some are done")
         number = self._put(job)
@@ -63,7 +63,7 @@ class Desk:
 
     def close(self) -> None:
         """End the workers."""
-        self._closed = True
+        self._closed.set()
         self._jobs.put(None)
         self._thread.join(timeout=5)
 
@@ -84,7 +84,7 @@ class Desk:
                 self._futures.pop(given[0], None)
 
         with self._pool:
-            while not self._closed:
+            while not self._closed.is_set():
                 given = self._jobs.get()
                 if given is None:
                     return
@@ -92,7 +92,7 @@ class Desk:
                 try:
                     for number, outcome in self._pool.finished(take):
                         self._tell(number, outcome)
-                        if self._closed:
+                        if self._closed.is_set():
                             return
                 except Exception as error:  # a worker that cannot begin, or a bug in it: told, and gone on
                     self._tell_all(f"the worker failed: {error}")

@@ -70,7 +70,10 @@ class Guard:
         if not self._is_known(scope, headers):
             return 401, f"the token is missing or wrong; {OPEN_IT}"
         if int_of(headers.get(b"content-length")) > self._limit:
-            return 413, f"that is more than the {self._limit // 2**20} MB that the studio takes: use a path instead"
+            return (
+                413,
+                f"that is more than the {self._limit // 2**20} MB that the studio takes: use a path instead",
+            )
         return None
 
     def _is_known(self, scope: Scope, headers: dict[bytes, str]) -> bool:
@@ -89,7 +92,7 @@ class Guard:
             return None
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         # One slash only: two would lead to another host.
-        path = "/" + scope["path"].lstrip("/")
+        path: str = "/" + scope["path"].lstrip("/")
         return path + (f"?{rest}" if rest else "")
 
     async def _let_in(self, send: Send, there: str) -> None:
@@ -106,7 +109,6 @@ def _query(scope: Scope) -> list[tuple[str, str]]:
 def int_of(text: str | None) -> int:
     """The number of a header; 0 where there is none."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else 0
-
 
 
 class _Counted:

@@ -21,7 +21,8 @@ from chop.studio.worker import MakeWorker, warm_up
 WORKERS = 2
 
 STYLE = """
-:root { --paper: #ffffff; --ink: #1d2127; --quiet: #59616d; --rim: #d6dae0; --panel: #f6f7f9; --warn: #a11d00; }
+:root { --paper: #ffffff; --ink: #1d2127; --quiet: #59616d; --rim: #d6dae0; --panel: #f6f7f9;
+  --warn: #a11d00; }
 .body--dark { --paper: #16191d; --ink: #e6e9ee; --quiet: #a3acb9; --rim: #363c45; --panel: #1f242a;
   --warn: #ff9a7d; background: var(--paper); color: var(--ink); }
 .studio-grid { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 12px; width: 100%; }
@@ -34,8 +35,8 @@ STYLE = """
 .studio-chart { flex: 1 1 280px; min-width: min(280px, 100%); }
 .studio-error { color: var(--warn); font-weight: 600; white-space: pre-wrap; overflow-wrap: anywhere; }
 .studio-quiet { color: var(--quiet); font-size: 0.9rem; overflow-wrap: anywhere; }
-.studio-code, .studio-code textarea { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
-  font-size: 0.86rem; }
+.studio-code, .studio-code textarea { font-size: 0.86rem;
+  font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
 .studio-pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 .studio-error.studio-code { white-space: pre; overflow-x: auto; max-width: 100%; }
 .studio-words { min-height: 30px; }
@@ -56,7 +57,8 @@ body { --q-primary: #0b6aa2; } body.body--dark { --q-primary: #3d9bd8; }
 .body--dark .chop-loop { stroke: #f0a35e } .body--dark .chop-head { fill: #c9ced6 }
 .body--dark .chop-loop-head { fill: #f0a35e } .body--dark .chop-note { fill: #c9ced6 }
 .studio-scroll { overflow-x: auto; }
-.studio-table { border-collapse: collapse; font-size: 0.88rem; font-variant-numeric: tabular-nums; width: 100%; }
+.studio-table { border-collapse: collapse; font-size: 0.88rem; width: 100%;
+  font-variant-numeric: tabular-nums; }
 .studio-table th { text-align: left; color: var(--quiet); font-weight: 600; }
 .studio-table th, .studio-table td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--rim);
   vertical-align: top; }

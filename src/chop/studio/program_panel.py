@@ -53,7 +53,9 @@ class ProgramPanel:
         self._text.on("keyup", self._moved, js_handler=_TYPED)
         self._text.on("click", self._moved, js_handler=_TYPED)
         self._text.on("keydown.ctrl.enter", lambda: run())
-        self._words = ui.row().classes("gap-1 studio-words").props('data-testid=completions aria-label="completions"')
+        self._words = (
+            ui.row().classes("gap-1 studio-words").props('data-testid=completions aria-label="completions"')
+        )
         self._error = error_line("program-error").classes("studio-code studio-pre")
         self._drawing = ui.html(sanitize=False).classes("studio-drawing").props("data-testid=drawing")
         self._drawing.on("click", lambda event: self._choose(event.args), js_handler=_AT_BOX)
@@ -175,8 +177,8 @@ class ProgramPanel:
                     _slider(key, value, param, changed, mark)
                 case _:
                     text = json.dumps(list(value)) if isinstance(value, tuple) else ""
-                    field = ui.input(key, value=text).props(f"dense debounce=600 {mark}")
-                    field.on_value_change(lambda c: self._listed(c.value, changed))
+                    listed = ui.input(key, value=text).props(f"dense debounce=600 {mark}")
+                    listed.on_value_change(lambda c: self._listed(c.value, changed))
             ui.tooltip(f"{param.doc} ({param.allowed})")
 
     def _listed(self, text: str, changed: Callable[[Any], None]) -> None:
@@ -221,7 +223,8 @@ def _help(operator: Operator) -> str:
 
 def _slider(key: str, value: float | None, param: Param, changed: Callable[[Any], None], mark: str) -> None:
     """A slider within the declared range; by powers of ten where that spans many."""
-    assert param.low is not None and param.high is not None
+    assert param.low is not None
+    assert param.high is not None
     low, high, whole = param.low, param.high, param.kind == "whole"
     powers = not whole and low > 0 and high / low > 100
     ends = (math.log10(low), math.log10(high)) if powers else (low, high)

@@ -54,7 +54,9 @@ class QuestionPanel:
                     getattr(self, f"_build_{kind}")()
         self._kinds.on_value_change(lambda change: self._switch(change.value))
         with ui.row().classes("items-end"):
-            self._model = ui.select(list(tab.models), value=tab.page.model, label="frozen model").classes("w-48")
+            self._model = ui.select(list(tab.models), value=tab.page.model, label="frozen model").classes(
+                "w-48"
+            )
             self._model.props("data-testid=model").on_value_change(lambda change: tab.set_model(change.value))
         self._error = error_line("question-error")
         self._words = ui.label().classes("studio-quiet").props("data-testid=question-words")
@@ -131,9 +133,9 @@ class QuestionPanel:
             self._number(LawQuestion, "step", "time step", 0.001, 1, 0.05)
             self._number(LawQuestion, "horizon", "horizon: steps", 1, 144, 1)
         with ui.expansion("Draw the initial condition").props("dense data-testid=law-draw").classes("w-full"):
-            ui.label("Draw with the mouse, or write its values. Empty: the random one of the number.").classes(
-                "studio-quiet"
-            )
+            ui.label(
+                "Draw with the mouse, or write its values. Empty: the random one of the number."
+            ).classes("studio-quiet")
             self._pad = ui.interactive_image(
                 size=PAD, on_mouse=self._drawn, events=["mousedown", "mousemove", "mouseup"], cross=False,
                 sanitize=False,
@@ -309,7 +311,11 @@ def _files(folders: Folders) -> list[str]:
 
 
 def _regions(folders: Folders) -> list[str]:
-    own = [] if folders.data is None else [p.stem.removeprefix("dataset_") for p in folders.data.glob("dataset_*.nc")]
+    own = (
+        []
+        if folders.data is None
+        else [p.stem.removeprefix("dataset_") for p in folders.data.glob("dataset_*.nc")]
+    )
     return sorted({"bthsa", "yrd", *own})
 
 

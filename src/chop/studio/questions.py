@@ -22,9 +22,9 @@ MOST_TEXT = 20_000
 """Characters that a link may unpack to."""
 
 
-def _check(name: str, value: object, low: float, high: float, whole: bool = False) -> None:
+def _check(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
     """A number within its range, in a sentence otherwise."""
-    kinds: tuple[type, ...] = (int,) if whole else (int, float)
+    kinds = int if whole else int | float
     if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
         kind = "a whole number" if whole else "a number"
         raise ChopError(f"{name} must be {kind} from {low:g} to {high:g}, not {value!r:.60}")
@@ -193,7 +193,8 @@ def _text(value: object) -> str:
 
 def question_of(plain: Mapping[str, Any]) -> Question:
     """The question that plain values mean; ChopError or TypeError where they mean none."""
-    kind = KINDS[plain["kind"]]
+    kind: type[Any] = KINDS[plain["kind"]]
     known = {field.name for field in fields(kind)}
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
-    return kind(**{key: value for key, value in given.items() if key in known})
+    made: Question = kind(**{key: value for key, value in given.items() if key in known})
+    return made

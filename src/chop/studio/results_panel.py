@@ -76,7 +76,11 @@ class ResultsPanel:
             self._cancel.set_visibility(False)
             self._spinner = ui.spinner(size="sm")
             self._spinner.set_visibility(False)
-            self._status = ui.label("Ctrl+Enter in the program runs it too").classes("studio-quiet").props('data-testid=status role="status"')
+            self._status = (
+                ui.label("Ctrl+Enter in the program runs it too")
+                .classes("studio-quiet")
+                .props('data-testid=status role="status"')
+            )
         self._error = error_line("run-error")
         self._table = ui.html(sanitize=False).classes("w-full studio-scroll").props("data-testid=results")
         self._charts = ChartRow("answer-charts", "300px")
@@ -115,7 +119,9 @@ class ResultsPanel:
             for name, suffix in EXPORTS.items():
                 button = ui.button(name, icon="download", on_click=lambda _, s=suffix: self._export(s))
                 button.props(f"flat dense no-caps data-testid=export{suffix.replace('.', '-')}")
-        self._copied = ui.textarea().classes("w-full studio-code").props("readonly autogrow dense data-testid=copied")
+        self._copied = (
+            ui.textarea().classes("w-full studio-code").props("readonly autogrow dense data-testid=copied")
+        )
         self._copied.bind_visibility_from(self._copied, "value", backward=bool)
 
     # Running
@@ -171,7 +177,9 @@ class ResultsPanel:
                     left = ", ".join(sorted(tasks[task] for task in waiting))
                     self._spinner.set_visibility(True)
                     seconds = time.monotonic() - start
-                    self._status.text = f"{total - len(waiting)} of {total} done, {seconds:.0f} s; waiting for {left}"
+                    self._status.text = (
+                        f"{total - len(waiting)} of {total} done, {seconds:.0f} s; waiting for {left}"
+                    )
                     if done:
                         show()
         finally:
@@ -241,7 +249,9 @@ class ResultsPanel:
     # Looking
 
     def _rows(self) -> Iterable[tuple[str, Answered]]:
-        yield from ((name, self._answers[name]) for name in ("raw", "program", "auto") if name in self._answers)
+        yield from (
+            (name, self._answers[name]) for name in ("raw", "program", "auto") if name in self._answers
+        )
         yield from ((pin.name, pin.answer) for pin in self._pins)
 
     def _draw(self) -> None:
@@ -291,7 +301,9 @@ class ResultsPanel:
         if answer is None or shown is None or self._asked is None:
             self._error.text = "run first: there is nothing to pin"
             return
-        pin = Pin(f"pin {len(self._pins) + 1}", replace(self._asked, program=answer.program), shown.words, answer)
+        pin = Pin(
+            f"pin {len(self._pins) + 1}", replace(self._asked, program=answer.program), shown.words, answer
+        )
         self._pins.append(pin)
         self._draw()
 
@@ -321,7 +333,9 @@ class ResultsPanel:
             self._error.text = made.sentence
 
 
-def answer_pictures(shown: ShownQuestion, rows: list[tuple[str, Answered]], dark: bool) -> list[dict[str, Any]]:
+def answer_pictures(
+    shown: ShownQuestion, rows: list[tuple[str, Answered]], dark: bool
+) -> list[dict[str, Any]]:
     """Lines on top of each other, or images and maps beside each other."""
     if shown.truth_map is not None or any(answer.map is not None for _, answer in rows):
         maps = [("truth", shown.truth_map), *((name, answer.map) for name, answer in rows)]
@@ -365,7 +379,16 @@ def _table(rows: list[tuple[str, Answered]], words: dict[str, str]) -> str:
     """Numbers of all answers, for eyes and for screen readers."""
     if not rows:
         return ""
-    head = ("", "error", "in-context error", "90 % band", "trust (error ≤ 0.1)", "evaluations", "ms", "program")
+    head = (
+        "",
+        "error",
+        "in-context error",
+        "90 % band",
+        "trust (error ≤ 0.1)",
+        "evaluations",
+        "ms",
+        "program",
+    )
     cells = "".join(f'<th scope="col">{name}</th>' for name in head)
     body = "".join(_row(name, answer, words.get(name, "")) for name, answer in rows)
     return f'<table class="studio-table"><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>'

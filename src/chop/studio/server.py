@@ -51,9 +51,7 @@ def serve(settings: Settings, port: int | None, opened: Callable[[str], None]) -
     try:
         import nicegui  # noqa: F401
     except ImportError:
-        raise ChopError(
-            "chop studio needs its extra: pip install 'chain-of-operators[studio]'"
-        ) from None
+        raise ChopError("chop studio needs its extra: pip install 'chain-of-operators[studio]'") from None
     listening = listening_socket(settings.host, port)
     settings = replace(settings, port=listening.getsockname()[1])
     try:

@@ -36,7 +36,9 @@ class Tab:
     def set_question(self, question: Question) -> None:
         """Ask another question."""
         page = self.page.about(question)
-        self._change(page, [*(self.on_program if page.program != self.page.program else ()), *self.on_question])
+        self._change(
+            page, [*(self.on_program if page.program != self.page.program else ()), *self.on_question]
+        )
 
     def set_model(self, model: str) -> None:
         """Ask another network."""

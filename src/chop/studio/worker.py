@@ -38,8 +38,8 @@ from chop.studio.jobs import (
     ShowJob,
     ShownQuestion,
     Stages,
-    StagesJob,
     StageShown,
+    StagesJob,
 )
 from chop.studio.questions import AirQuestion, LawQuestion, Question
 
@@ -281,5 +281,3 @@ def _can_roll(prompt: Prompt) -> bool:
 def warm_up(network: str) -> RunJob:
     """A small job that loads what every first answer needs."""
     return RunJob(LawQuestion(), network, "auto")
-
-
