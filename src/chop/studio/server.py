@@ -74,10 +74,9 @@ def _run(settings: Settings, listening: socket.socket, opened: Callable[[str], N
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     build(settings)
-    with warnings.catch_warnings():
-        # It looks at every object of the process, and some of torch's complain about that.
-        warnings.simplefilter("ignore", FutureWarning)
-        ui.run_with(app, title="CHOP Studio", show_welcome_message=False, reconnect_timeout=30.0)
+    # It looks at every object of the process, and some of torch's complain about that.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="nicegui")
+    ui.run_with(app, title="CHOP Studio", show_welcome_message=False, reconnect_timeout=30.0)
     config = uvicorn.Config(
         Guard(app, settings), log_level="warning", timeout_graceful_shutdown=1, ws="websockets-sansio",
     )  # fmt: skip
