@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 PARTS = sorted({path.parent.name for path in (ROOT / "src" / "chop").glob("*/*.py")})
-OF_NO_PART = {"project", "oracles"}
+OF_NO_PART = {"project", "oracles", "browser"}
 """Folders with tests that belong to no folder of the package."""
 
 

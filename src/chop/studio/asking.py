@@ -63,7 +63,7 @@ class Channel:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AskedQuestion:
     """One question with all that is known about it."""
 
     prompt: Prompt
@@ -87,7 +87,7 @@ class Asked:
         return Field(part.coords, self.channel.of(part.values), self.channel.seen(part.mask))
 
 
-def ask(question: Question, folders: Folders, model: Any) -> Asked:
+def ask_question(question: Question, folders: Folders, model: Any) -> AskedQuestion:
     """What a question of the page means. ``model`` says which channels a network of stations wants."""
     match question:
         case LawQuestion():
@@ -100,12 +100,12 @@ def ask(question: Question, folders: Folders, model: Any) -> Asked:
             return _file(question, folders)
 
 
-def _law(question: LawQuestion) -> Asked:
+def _law(question: LawQuestion) -> AskedQuestion:
     frames = _drawn_frames(question) if question.drawn else _sampled_frames(question)
     shown = question.examples + 1
     later = frames[shown:, :, None]
     how = "drawn by hand" if question.drawn else f"number {question.number}"
-    return Asked(
+    return AskedQuestion(
         conservation.window(frames[:shown]),
         f"u_t + ({question.flux})_x = 0, initial condition {how}",
         target=later[0],
@@ -137,12 +137,12 @@ def _drawn_frames(question: LawQuestion) -> Tensor:
     return torch.from_numpy(solution.values[0]).float()
 
 
-def _control(question: ControlQuestion) -> Asked:
+def _control(question: ControlQuestion) -> AskedQuestion:
     case = mfc.sample(question.family, question.length, 1, first=question.number, examples=question.examples)
     words = (
         f"mean-field control {question.family}, length scale {question.length:g}, operator {question.number}"
     )
-    return Asked(case.prompt[0], words, target=case.target[0], channel=Channel(unit="density"))
+    return AskedQuestion(case.prompt[0], words, target=case.target[0], channel=Channel(unit="density"))
 
 
 @lru_cache(maxsize=2)
@@ -164,7 +164,7 @@ def air_folder(question: AirQuestion, folders: Folders) -> Path:
     return world
 
 
-def _air(question: AirQuestion, folders: Folders, model: Any) -> Asked:
+def _air(question: AirQuestion, folders: Folders, model: Any) -> AskedQuestion:
     config = getattr(model, "config", None)
     channels = getattr(config, "channels", None)
     if channels is None:
@@ -181,7 +181,7 @@ def _air(question: AirQuestion, folders: Folders, model: Any) -> Asked:
     if question.pollutant not in names:
         raise ChopError(f"{question.region} has no {question.pollutant}; it has {', '.join(names)}")
     at = names.index(question.pollutant)
-    return Asked(
+    return AskedQuestion(
         case.prompt[0],
         f"{question.pollutant} in {question.region}{' (invented)' if question.invented else ''}, "
         f"{question.lead} h ahead",
@@ -231,7 +231,7 @@ def find_file(folders: Folders, name: str) -> Path:
     )
 
 
-def _file(question: FileQuestion, folders: Folders) -> Asked:
+def _file(question: FileQuestion, folders: Folders) -> AskedQuestion:
     with QuestionFile(find_file(folders, question.name)) as file:
         count = len(file)
         if question.index >= count:
@@ -240,7 +240,7 @@ def _file(question: FileQuestion, folders: Folders) -> Asked:
     channels = part.prompt.outputs.channels
     if question.channel > channels:
         raise ChopError(f"its outputs have {channels} channels, not {question.channel}")
-    return Asked(
+    return AskedQuestion(
         part.prompt[0],
         f"{question.name}, question {question.index} of {count}",
         target=None if part.target is None else part.target[0],

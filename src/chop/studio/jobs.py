@@ -87,7 +87,7 @@ class ShownQuestion:
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class ProgramAnswer:
     """What one program answered, with everything to judge it by."""
 
     program: str
@@ -124,7 +124,7 @@ class StageShown:
 
 
 @dataclass(frozen=True, eq=False)
-class Stages:
+class RunStages:
     """All moments of a run."""
 
     program: str

@@ -72,7 +72,7 @@ body { --q-primary: #0b6aa2; } body.body--dark { --q-primary: #3d9bd8; }
 """
 
 
-def build(settings: Settings) -> None:
+def build_page(settings: Settings) -> None:
     """Register the page and the workers behind it."""
     folders = Folders(settings.work.resolve(), settings.data and settings.data.resolve())
     models = (*icon.bundled(), *settings.models)

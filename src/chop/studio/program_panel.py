@@ -15,7 +15,7 @@ from chop.core.completion import completions
 from chop.core.parameters import Operator, Param
 from chop.studio.chart_row import ChartRow
 from chop.studio.charts import view_chart
-from chop.studio.jobs import Stages
+from chop.studio.jobs import RunStages
 from chop.studio.tab import Tab, error_line
 
 SHOWN_WORDS = 14
@@ -40,7 +40,7 @@ class ProgramPanel:
         self._run = run
         self._at = len(tab.page.program)
         self._chosen: str | None = None
-        self._stages: Stages | None = None
+        self._stages: RunStages | None = None
         self._seen: str | None = None
         with ui.row().classes("items-center gap-1"):
             for name in ("auto", *programs):
@@ -75,7 +75,7 @@ class ProgramPanel:
         """Another program from elsewhere on the page."""
         self._text.value = text
 
-    def show_stages(self, stages: Stages | None) -> None:
+    def show_stages(self, stages: RunStages | None) -> None:
         """The fields of the last run, to be seen box by box."""
         self._stages = stages
         self._look(self._seen, again=True)
@@ -100,7 +100,7 @@ class ProgramPanel:
         self._words.clear()
         self._text.run_method("focus")
         ui.run_javascript(
-            f"setTimeout(() => getElement({self._text.id}).$el.querySelector('textarea')"
+            "setTimeout(() => document.querySelector('textarea[data-testid=program]')"
             f".setSelectionRange({cursor}, {cursor}), 50)"
         )
 

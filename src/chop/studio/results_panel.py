@@ -17,14 +17,14 @@ from chop.studio.chart_row import ChartRow
 from chop.studio.charts import answers_chart, error_chart, map_chart, view_chart
 from chop.studio.copying import as_commands, as_python
 from chop.studio.jobs import (
-    Answered,
     Exported,
     ExportJob,
+    ProgramAnswer,
     Refused,
     RolledOut,
     RolloutJob,
+    RunStages,
     ShownQuestion,
-    Stages,
     StagesJob,
 )
 from chop.studio.questions import Page
@@ -46,7 +46,7 @@ class Pin:
     name: str
     page: Page
     words: str
-    answer: Answered
+    answer: ProgramAnswer
 
 
 class ResultsPanel:
@@ -56,11 +56,11 @@ class ResultsPanel:
         self,
         tab: Tab,
         shown: Callable[[], ShownQuestion | None],
-        show_stages: Callable[[Stages | None], None],
+        show_stages: Callable[[RunStages | None], None],
         use: Callable[[str], None],
     ) -> None:
         self._tab, self._shown, self._show_stages, self._use = tab, shown, show_stages, use
-        self._answers: dict[str, Answered] = {}
+        self._answers: dict[str, ProgramAnswer] = {}
         self._asked: Page | None = None
         self._pins: list[Pin] = []
         self._rolled: dict[str, RolledOut] = {}
@@ -248,7 +248,7 @@ class ResultsPanel:
 
     # Looking
 
-    def _rows(self) -> Iterable[tuple[str, Answered]]:
+    def _rows(self) -> Iterable[tuple[str, ProgramAnswer]]:
         yield from (
             (name, self._answers[name]) for name in ("raw", "program", "auto") if name in self._answers
         )
@@ -334,7 +334,7 @@ class ResultsPanel:
 
 
 def answer_pictures(
-    shown: ShownQuestion, rows: list[tuple[str, Answered]], dark: bool
+    shown: ShownQuestion, rows: list[tuple[str, ProgramAnswer]], dark: bool
 ) -> list[dict[str, Any]]:
     """Lines on top of each other, or images and maps beside each other."""
     if shown.truth_map is not None or any(answer.map is not None for _, answer in rows):
@@ -370,12 +370,12 @@ def _frame(name: str, x: Any, frames: Any, step: int) -> Curve:
     return Curve("answer", x[:, None], frames[step - 1], name=name)
 
 
-def _told(answer: Answered) -> str:
+def _told(answer: ProgramAnswer) -> str:
     lines = [f"built: {answer.built}", *(f"{name}: {words}" for name, words in answer.told)]
     return "\n".join([*lines, *(f"against trusting it: {reason}" for reason in answer.reasons)])
 
 
-def _table(rows: list[tuple[str, Answered]], words: dict[str, str]) -> str:
+def _table(rows: list[tuple[str, ProgramAnswer]], words: dict[str, str]) -> str:
     """Numbers of all answers, for eyes and for screen readers."""
     if not rows:
         return ""
@@ -394,7 +394,7 @@ def _table(rows: list[tuple[str, Answered]], words: dict[str, str]) -> str:
     return f'<table class="studio-table"><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _row(name: str, answer: Answered, about: str) -> str:
+def _row(name: str, answer: ProgramAnswer, about: str) -> str:
     trust = "–" if answer.trust is None else f"{100 * answer.trust:.0f} %"
     against = "; ".join(answer.reasons)
     cells = (

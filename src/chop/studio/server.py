@@ -70,10 +70,10 @@ def _run(settings: Settings, listening: socket.socket, opened: Callable[[str], N
     from nicegui import ui
 
     from chop.studio.guard import Guard
-    from chop.studio.page import build
+    from chop.studio.page import build_page
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    build(settings)
+    build_page(settings)
     # It looks at every object of the process, and some of torch's complain about that.
     warnings.filterwarnings("ignore", category=FutureWarning, module="nicegui")
     ui.run_with(app, title="CHOP Studio", show_welcome_message=False, reconnect_timeout=30.0)

@@ -24,20 +24,20 @@ from chop.files import choose_model
 from chop.files.question_writing import write_questions
 from chop.pictures.panels import panels_of, prompt_panel
 from chop.pictures.views import Curve, answer_band, band_view, curve_of
-from chop.studio.asking import Asked, Folders, ask
+from chop.studio.asking import AskedQuestion, Folders, ask_question
 from chop.studio.jobs import (
-    Answered,
     Exported,
     ExportJob,
     Job,
     Map,
+    ProgramAnswer,
     Refused,
     RolledOut,
     RolloutJob,
     RunJob,
+    RunStages,
     ShowJob,
     ShownQuestion,
-    Stages,
     StageShown,
     StagesJob,
 )
@@ -96,8 +96,8 @@ class Worker:
             raise ChopError(f"there is no model {name!r:.60} here; there are {known}")
         return choose_model(name)
 
-    def _ask(self, question: Question, model: str) -> Asked:
-        return ask(question, self._folders, self._load_channels(question, model))
+    def _ask(self, question: Question, model: str) -> AskedQuestion:
+        return ask_question(question, self._folders, self._load_channels(question, model))
 
     def _load_channels(self, question: Question, model: str) -> Any:
         """The network, where the question is made for it."""
@@ -110,14 +110,14 @@ class Worker:
         result = program.run(model, asked.prompt, validate=asked.prompt.examples > 1)
         return result, 1e3 * (time.perf_counter() - start)
 
-    def _answered(self, job: RunJob) -> Answered:
+    def _answered(self, job: RunJob) -> ProgramAnswer:
         self._result.cache_clear()  # a run that is asked for is run: its time is told
         asked, (result, milliseconds) = self._asked(job.question, job.model), self._result(job)
         trust = _or_none(lambda: result.trust(TOLERANCE))
         band = _or_none(lambda: result.band(LEVEL))
         at = asked.prompt.at
         context = None if result.error is None else float(result.error)
-        return Answered(
+        return ProgramAnswer(
             program=job.program,
             built=result.program,
             curve=curve_of("answer", at, asked.channel.of(result.values)),
@@ -145,10 +145,10 @@ class Worker:
             ),
         )
 
-    def _stages(self, job: RunJob) -> Stages:
+    def _stages(self, job: RunJob) -> RunStages:
         result, _ = self._result(job)
         panels, _ = panels_of(result.trace, 0)
-        return Stages(
+        return RunStages(
             job.program,
             tuple(
                 StageShown(
@@ -206,12 +206,12 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and abs(value) < float("inf") else None
 
 
-def _numbers(asked: Asked, values: Tensor) -> Any:
+def _numbers(asked: AskedQuestion, values: Tensor) -> Any:
     told = asked.channel.of(values)[..., 0].double().numpy()
     return np.where(np.isfinite(told), told, np.nan)
 
 
-def _half_width(asked: Asked, half_width: Tensor) -> str:
+def _half_width(asked: AskedQuestion, half_width: Tensor) -> str:
     mean = float(asked.channel.factor * half_width[..., asked.channel.index].mean())
     return f"± {mean:.2g}" if abs(mean) < float("inf") else "unbounded"
 
@@ -220,7 +220,7 @@ def _error(values: Tensor, target: Tensor | None, mask: Tensor | None) -> float 
     return None if target is None else _finite(float(metrics.rel_l2(values, target, mask)))
 
 
-def _map(asked: Asked, values: Tensor, mask: Tensor | None = None) -> Map | None:
+def _map(asked: AskedQuestion, values: Tensor, mask: Tensor | None = None) -> Map | None:
     if not asked.stations:
         return None
     told = _numbers(asked, values)
@@ -246,7 +246,7 @@ def _told(result: Result) -> Iterator[tuple[str, str]]:
             yield name, note.at_query(0)
 
 
-def _shown(asked: Asked) -> ShownQuestion:
+def _shown(asked: AskedQuestion) -> ShownQuestion:
     prompt = asked.shown()
     panel = prompt_panel(prompt)
     truth = None
