@@ -78,7 +78,17 @@ class Studio:
 
 def start_studio(home: Path, port: int = 0) -> Studio:
     """Start one, and wait until it says where it is."""
-    command = [sys.executable, "-m", "chop.cli", "studio", "--no-browser", "--port", str(port), "--work", "work"]
+    command = [
+        sys.executable,
+        "-m",
+        "chop.cli",
+        "studio",
+        "--no-browser",
+        "--port",
+        str(port),
+        "--work",
+        "work",
+    ]
     said = home / "studio.out"
     with said.open("w") as out, (home / "studio.log").open("a") as log:
         process = subprocess.Popen(
@@ -109,7 +119,8 @@ def _browser(folder: Path, size: tuple[int, int]) -> Any:
     from browser.studio_page import start_browser
 
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    assert chromium and driver
+    assert chromium
+    assert driver
     started = start_browser(chromium, driver, folder, *size)
     started.downloads = folder / "downloads"
     return started
@@ -143,3 +154,18 @@ def open_page(studio: Studio) -> Any:
 def page(request: pytest.FixtureRequest, open_page: Any) -> Any:
     """The page as it begins, at both widths."""
     return open_page(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def start() -> Iterator[Any]:
+    """Starts servers that end with the test."""
+    started: list[Studio] = []
+
+    def one(home: Path, port: int = 0) -> Studio:
+        started.append(start_studio(home, port))
+        return started[-1]
+
+    yield one
+    for studio in started:
+        if studio.process.poll() is None:
+            studio.stop()

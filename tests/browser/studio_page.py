@@ -25,14 +25,19 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     "--disable-dev-shm-usage",
 )
-# Whether every canvas below an element has a size and more than one colour.
+# Whether every chart below an element has a size and more than one colour. One chart may be several canvases,
+# of which that for what is pointed at is empty.
 _DRAWN = """
-const found = [...arguments[0].querySelectorAll('canvas')];
-return found.length >= arguments[1] && found.every(one => {
-  if (!one.width || !one.height) return false;
-  const pixels = new Uint32Array(one.getContext('2d').getImageData(0, 0, one.width, one.height).data.buffer);
-  return pixels.some(pixel => pixel !== pixels[0]);
-});
+const charts = new Map();
+for (const one of arguments[0].querySelectorAll('canvas')) {
+  const drawn = one.width && one.height && (() => {
+    const seen = one.getContext('2d').getImageData(0, 0, one.width, one.height).data.buffer;
+    const pixels = new Uint32Array(seen);
+    return pixels.some(pixel => pixel !== pixels[0]);
+  })();
+  charts.set(one.parentElement, charts.get(one.parentElement) || drawn);
+}
+return charts.size >= arguments[1] && [...charts.values()].every(Boolean);
 """
 _PICTURE = "return [...arguments[0].querySelectorAll('canvas')].map(one => one.toDataURL()).join('|')"
 
@@ -140,7 +145,9 @@ class StudioPage:
         """Click what may be under a message or still moving."""
         end = time.monotonic() + 10
         while True:
-            self.driver.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", element)
+            self.driver.execute_script(
+                "arguments[0].scrollIntoView({block: 'center', inline: 'center'})", element
+            )
             try:
                 element.click()
                 return
@@ -199,7 +206,9 @@ class StudioPage:
         """Move a slider by keys."""
         found = self.find(test_id)
         thumbs = found.find_elements("css selector", "[tabindex='0']") or [found]
-        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].focus()", thumbs[0])
+        self.driver.execute_script(
+            "arguments[0].scrollIntoView({block: 'center'}); arguments[0].focus()", thumbs[0]
+        )
         self.press_keys(thumbs[0], *[key] * times)
 
     def draw(self, test_id: str, points: list[tuple[float, float]]) -> None:
@@ -218,7 +227,9 @@ class StudioPage:
 
     def hover(self, element: WebElement) -> None:
         """Point at something, coming from elsewhere."""
-        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", element)
+        self.driver.execute_script(
+            "arguments[0].scrollIntoView({block: 'center', inline: 'center'})", element
+        )
         ActionChains(self.driver, duration=50).move_to_element(element).perform()
 
     def box(self, name: str) -> WebElement:
@@ -247,7 +258,9 @@ class StudioPage:
         """The table of answers, by its rows' names."""
         found = self.driver.find_elements("css selector", '[data-testid="results"] tr[data-row]')
         return {
-            row.get_attribute("data-row") or "": [cell.text for cell in row.find_elements("css selector", "td")]
+            row.get_attribute("data-row") or "": [
+                cell.text for cell in row.find_elements("css selector", "td")
+            ]
             for row in found
         }
 

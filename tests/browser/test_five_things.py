@@ -103,7 +103,9 @@ def test_the_text_of_a_program(page: Any) -> None:
     page.press(next(word for word in words if word.text.startswith("rescale")))
     page.until_value("program", "rescale")
     page.write("program", "rescale | icn")
-    page.until(lambda: "icn" in page.text("program-error") and "^" in page.text("program-error"), "the column")
+    page.until(
+        lambda: "icn" in page.text("program-error") and "^" in page.text("program-error"), "the column"
+    )
     page.shot("wrong")
     for name in ("auto", "conservation", "mfc"):
         page.click(f"catalog-{name}")
@@ -115,15 +117,15 @@ def test_the_text_of_a_program(page: Any) -> None:
 def test_the_drawing_of_a_program(page: Any) -> None:
     page.until_value("program", "rescale")
     page.open_box("rescale")
-    page.choose("edit-insert", "time_reverse")
-    _changed(page, "time_reverse")
-    page.open_box("time_reverse")
-    page.choose("edit-replace", "krige")
-    assert "time_reverse" not in _changed(page, "krige")
+    page.choose("edit-insert", "normalize")
+    _changed(page, "normalize")
+    page.open_box("normalize")
+    page.choose("edit-replace", "minmax")
+    assert "normalize" not in _changed(page, "minmax")
     page.shot("editor")
-    page.open_box("krige")
+    page.open_box("minmax")
     page.click("edit-remove")
-    page.until(lambda: "krige" not in page.value("program"), "krige to go")
+    page.until(lambda: "minmax" not in page.value("program"), "minmax to go")
     chop.parse(page.value("program"))
     box = page.box("rescale")
     page.driver.execute_script("arguments[0].focus()", box)
@@ -156,7 +158,9 @@ def test_a_run(page: Any) -> None:
     rows = page.run()
     assert list(rows) == ["raw", "program", "auto"]
     for row in rows.values():
-        assert float(row[1]) >= 0 and int(row[5]) > 0 and float(row[6]) > 0
+        assert float(row[1]) >= 0
+        assert int(row[5]) > 0
+        assert float(row[6]) > 0
     page.until_drawn("answer-charts")
     page.hover(page.box("rescale"))
     page.until_text("stage-words", "rescale")

@@ -6,6 +6,7 @@ Those that need no process of their own run in this one; a closed pipe, a full d
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -139,6 +140,11 @@ WRONG = {
     "a number that is none": (("explain", "good.h5", "-i", "third"), "valid int"),
     "an unknown operator": (("operators", "nope", "--json"), "no operator 'nope'"),
     "data over data": (("data", "mfc", "--out", "old.h5", "--n", "1"), "exists already"),
+    "a studio at a port that is none": (("studio", "--no-browser", "--port", "99999"), "99999 is not in the"),
+    "a studio with data that is not there": (
+        ("studio", "--no-browser", "--data", "nowhere"), "nowhere holds no station data"
+    ),
+    "a studio with a model that is none": (("studio", "--no-browser", "-m", "nowhere.py"), "nowhere.py"),
 }  # fmt: skip
 
 
@@ -159,6 +165,17 @@ def test_a_wrong_use_is_one_sentence_and_exit_code_2(use, folder, capfd):
     assert told.out == ""
     assert sorted(path.name for path in folder.iterdir()) == before
     assert (folder / "old.h5").read_text() == "older answers"
+
+
+def test_a_studio_at_a_port_that_is_taken(folder, capfd):
+    before = sorted(path.name for path in folder.iterdir())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run_command(app, ("studio", "--no-browser", "--port", str(port))) == 2
+    told = capfd.readouterr()
+    assert re.fullmatch(rf"chop: cannot listen at 127\.0\.0\.1:{port}: .*--port\n", told.err)
+    assert told.out == ""
+    assert sorted(path.name for path in folder.iterdir()) == before
 
 
 CLEAR = "\x1b[2J\x07\x9b1m\u202e"

@@ -59,6 +59,7 @@ class Desk:
         number = next(self._numbers)
         self._futures[number] = Future()
         self._jobs.put((number, job))
+        self._pool.ring()
         return number
 
     def close(self) -> None:

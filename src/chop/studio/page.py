@@ -42,7 +42,7 @@ STYLE = """
 .studio-words { min-height: 30px; }
 .studio-drawing { overflow-x: auto; max-width: 100%; width: 100%; border: 1px solid var(--rim);
   border-radius: 6px; background: var(--paper); }
-.studio-drawing svg { max-width: 100%; min-width: min(700px, 100% + 300px); height: auto; }
+.studio-drawing svg { max-width: 100%; min-width: min(560px, 100% + 300px); height: auto; }
 .studio-drawing [data-path] { cursor: pointer; }
 .studio-card .q-btn--dense { font-size: 0.8rem; padding: 2px 6px; }
 .body--dark .studio-card .text-negative { color: #ff9a7d !important; }

@@ -72,10 +72,17 @@ class Workers(WatchedPool):
         super().__init__(site)
         self._workers: list[_Worker] = []
         self._unwanted: set[Hashable] = set()
+        self._listener, self._bell = multiprocessing.Pipe(duplex=False)
 
     def cancel(self, key: Hashable) -> None:
         """Let nobody be at a job any more: its outcome is `Lost`. To be called from any thread."""
         self._unwanted.add(key)
+        self.ring()
+
+    def ring(self) -> None:
+        """Say from any thread that there is something new: a job to take, or one to leave."""
+        with contextlib.suppress(OSError):  # the pool may be closed by now
+            self._bell.send_bytes(b"!")
 
     def _give(self, next_job: Callable[[], GivenJob | None]) -> bool:
         idle = [worker for worker in self._workers if worker.given is None]
@@ -96,7 +103,10 @@ class Workers(WatchedPool):
             worker.pipe.send(worker.given[1])
 
     def _heard(self) -> Iterator[tuple[GivenJob, Any]]:
-        talking = wait([worker.pipe for worker in self._workers], timeout=_SECONDS_BETWEEN_LOOKS)
+        pipes = [worker.pipe for worker in self._workers]
+        talking = wait([*pipes, self._listener], timeout=_SECONDS_BETWEEN_LOOKS)
+        while self._listener.poll():
+            self._listener.recv_bytes()
         for worker in list(self._workers):
             if worker.pipe in talking:
                 said = self._said(worker)
@@ -168,6 +178,8 @@ class Workers(WatchedPool):
     def close(self) -> None:
         for worker in list(self._workers):
             self._discard(worker)
+        self._bell.close()
+        self._listener.close()
 
 
 def resident(pid: int) -> int:
