@@ -96,7 +96,8 @@ def start_studio(home: Path, port: int = 0) -> Studio:
         )
     end = time.monotonic() + 60
     while "token=" not in said.read_text() or not said.read_text().endswith("\n"):
-        assert process.poll() is None and time.monotonic() < end, (home / "studio.log").read_text()
+        alive = process.poll() is None and time.monotonic() < end
+        assert alive, (home / "studio.log").read_text()
         time.sleep(0.1)
     whole = urlsplit(said.read_text().split("CHOP Studio: ")[1].split()[0])
     return Studio(home, process, f"{whole.scheme}://{whole.netloc}", parse_qs(whole.query)["token"][0])

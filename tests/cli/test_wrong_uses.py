@@ -140,7 +140,7 @@ WRONG = {
     "a number that is none": (("explain", "good.h5", "-i", "third"), "valid int"),
     "an unknown operator": (("operators", "nope", "--json"), "no operator 'nope'"),
     "data over data": (("data", "mfc", "--out", "old.h5", "--n", "1"), "exists already"),
-    "a studio at a port that is none": (("studio", "--no-browser", "--port", "99999"), "99999 is not in the"),
+    "a studio at a port that is none": (("studio", "--no-browser", "--port", "99999"), "'--port'"),
     "a studio with data that is not there": (
         ("studio", "--no-browser", "--data", "nowhere"), "nowhere holds no station data"
     ),
