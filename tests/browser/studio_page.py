@@ -237,7 +237,10 @@ class StudioPage:
         return self.find("drawing", f'[data-path][aria-label^="{name}"]')
 
     def open_box(self, name: str) -> None:
-        """Its editor."""
+        """Its editor, made anew: buttons of one that is about to be replaced are heard by nobody."""
+        if self.text("editor"):
+            self.click("edit-close")
+            self.until(lambda: not self.text("editor"), "the editor to close")
         self.press(self.box(name))
         self.until_text("editor", name)
 

@@ -75,7 +75,10 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(client):
 
 
 def test_a_token_leads_to_no_other_host(client):
-    assert client.get(f"{HOME}//evil.example/?token={TOKEN}").headers["location"].startswith("/evil")
+    for path in ("//evil.example/", "/%5Cevil.example", "/%0d%0aset-cookie:x"):
+        there = client.get(f"{HOME}{path}?token={TOKEN}").headers["location"]
+        assert there[0] == "/"
+        assert there[1] not in "/\\\r"
 
 
 def test_a_foreign_name_is_refused(known):
@@ -120,10 +123,9 @@ def test_a_body_that_goes_on_is_cut_off(known):
             read.append(1)
             yield b"x" * 2**17
 
-    from starlette.requests import ClientDisconnect
-
-    with pytest.raises(ClientDisconnect):
-        known.post("/up", content=endless(), headers={"origin": HOME})
+    answer = known.post("/up", content=endless(), headers={"origin": HOME})
+    assert answer.status_code == 413
+    assert "use a path" in answer.text
 
 
 def test_headers_that_protect(known):

@@ -99,7 +99,9 @@ class Desk:
                     self._tell_all(f"the worker failed: {error}")
 
     def _tell(self, number: int, outcome: Any) -> None:
-        future = self._futures.pop(number)
+        future = self._futures.pop(number, None)
+        if future is None:
+            return  # cancelled, and forgotten by now
         told = Refused(_words(outcome)) if isinstance(outcome, Lost) else outcome
         if future.set_running_or_notify_cancel():
             future.set_result(told)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from html import escape
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from chop.studio.settings import Settings
 
@@ -53,9 +53,31 @@ class Guard:
         elif scope["type"] == "http" and (there := self._without_token(scope)) is not None:
             await self._let_in(send, there)
         elif scope["type"] == "http":
-            await self._inner(scope, _Counted(receive, self._limit), _with_headers(send, SAFE))
+            await self._answer(scope, receive, send)
         else:
             await self._inner(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The page's own answer, unless the body goes on after the limit."""
+        body = _Counted(receive, self._limit)
+
+        async def answering(message: Any) -> None:
+            if body.exceeded:
+                return  # whoever read it says that something broke; what did is told below
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), *SAFE]}
+            await send(message)
+
+        try:
+            await self._inner(scope, body, answering)
+        except Exception:
+            if not body.exceeded:
+                raise
+        if body.exceeded:
+            await _refuse(scope, send, *self._too_large())
+
+    def _too_large(self) -> tuple[int, str]:
+        return 413, f"that is more than the {self._limit // 2**20} MB that the studio takes: use a path"
 
     def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
         """Why somebody may not come in: a status and a sentence."""
@@ -91,8 +113,8 @@ class Guard:
         if not any(name == "token" for name, _ in query):
             return None
         rest = urlencode([(name, value) for name, value in query if name != "token"])
-        # One slash only: two would lead to another host.
-        path: str = "/" + scope["path"].lstrip("/")
+        # One slash only, and quoted: two, or a backslash, would lead to another host.
+        path = "/" + quote(scope["path"].lstrip("/"))
         return path + (f"?{rest}" if rest else "")
 
     async def _let_in(self, send: Send, there: str) -> None:
@@ -117,22 +139,18 @@ class _Counted:
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive, self._left = receive, limit
 
+    @property
+    def exceeded(self) -> bool:
+        """Whether there was more than that."""
+        return self._left < 0
+
     async def __call__(self) -> Any:
         message = await self._receive()
         if message["type"] == "http.request":
             self._left -= len(message.get("body", b""))
-            if self._left < 0:
+            if self.exceeded:
                 return {"type": "http.disconnect"}  # for who reads it, the sender is gone
         return message
-
-
-def _with_headers(send: Send, more: Headers) -> Send:
-    async def sending(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), *more]}
-        await send(message)
-
-    return sending
 
 
 async def _refuse(scope: Scope, send: Send, status: int, sentence: str) -> None:

@@ -14,6 +14,7 @@ from nicegui import events, run, ui
 from chop import ChopError
 from chop.problems import conservation, mfc
 from chop.problems.air import POLLUTANTS
+from chop.storage.atomic import write_bytes
 from chop.studio.asking import Folders
 from chop.studio.chart_row import ChartRow
 from chop.studio.charts import map_chart, view_chart
@@ -210,9 +211,9 @@ class QuestionPanel:
         name = re.sub(r"[^A-Za-z0-9._-]", "_", event.file.name)[-100:].lstrip(".") or "file"
         folder = self._tab.folders.uploads / digest
         try:
-            await run.io_bound(_keep, folder / name, content)
-        except OSError as error:
-            self._say(f"the file could not be kept: {error.strerror}")
+            await run.io_bound(write_bytes, folder / name, content, ChopError, overwrite=True)
+        except ChopError as error:
+            self._say(str(error))
             return
         kept = f"{digest}/{name}"
         self._files.set_options(sorted({*self._files.options, kept}))
@@ -296,11 +297,6 @@ def truth_view(shown: ShownQuestion) -> Any:
     beside = [] if shown.given is None or not is_lines([shown.given], shown.labels) else [shown.given]
     view = views_of([*beside, shown.truth], shown.labels, "observed")[0]
     return View(view.form, view.curves, view.labels, "truth", view.notes)
-
-
-def _keep(path: Any, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
 
 
 def _files(folders: Folders) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import tempfile
 import threading
 import time
 import warnings
@@ -48,6 +47,8 @@ def listening_socket(host: str, port: int | None) -> socket.socket:
 
 def serve(settings: Settings, port: int | None, opened: Callable[[str], None]) -> None:
     """Serve until Ctrl-C; ``opened`` is called with the address, token and all, as soon as it listens."""
+    # NiceGUI keeps what pages store in a folder that this names when it is imported; ours store nothing.
+    os.environ.setdefault("NICEGUI_STORAGE_PATH", str(settings.work / "pages"))
     try:
         import nicegui  # noqa: F401
     except ImportError:
@@ -58,9 +59,7 @@ def serve(settings: Settings, port: int | None, opened: Callable[[str], None]) -
         settings.work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ChopError(f"cannot make the folder {settings.work}: {error.strerror}") from None
-    with listening, tempfile.TemporaryDirectory() as storage:
-        # NiceGUI keeps a folder for what pages store; ours store nothing, so none is left behind.
-        os.environ.setdefault("NICEGUI_STORAGE_PATH", storage)
+    with listening:
         _run(settings, listening, opened)
 
 
