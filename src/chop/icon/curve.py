@@ -53,7 +53,7 @@ def draw_curve(folders: Sequence[str | Path], picture: str | Path, title: str = 
     for name in [key for key in measured[-1] if key not in ("minutes", "steps")]:
         seen = [row for row in measured if name in row]
         axes.plot(
-            [row["minutes"] for row in seen],
+            [max(row["minutes"], 1e-3) for row in seen],  # seconds are rounded, and 0 has no logarithm
             [row[name] for row in seen],
             marker=".",
             label=f"{name}: {seen[-1][name]:.4f}",
